@@ -1,0 +1,367 @@
+"""True losses: what models are judged by, vectorised over sets, in [0, 1], lower is better.
+
+A metric is called as `metric(scores, targets, weights=None)`, with sets on the last axis: `(..., n)` -> `(...)`.
+Scores are raw reals, targets 0 or 1, weights non-negative; a row of weight zero is as good as absent.
+
+What a set that cannot be judged loses (never NaN):
+
+- `auc`, `eer`, `partial_auc`, `mcc` and an empty set under `balanced_error`: 0.5, as chance does;
+- metrics that look for positives (`f1`, `f_beta`, `jaccard`, `precision`, `recall`, `average_precision`,
+  `precision_at`, `recall_at_precision`): 1 where there is nothing to find or nothing was found, as scikit-learn;
+- `balanced_error` with one class: the error of that class; `error_rate` of an empty set: 0.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from metricgrad.curves import Confusion, confusion_at_zero, confusion_curve
+
+Function = Callable[[Tensor, Tensor, "Tensor | None"], Tensor]
+Counts = Callable[[Confusion], Tensor]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A true loss by name, and how people know it.
+
+    Parameters
+    ----------
+    name : str
+        What `get_metric` finds it by.
+    function : callable
+        `(scores, targets, weights) -> loss`, `(..., n)` -> `(...)`; called with checked input.
+    label : str
+        How people write it: `F1`.
+    explanation : str
+        One sentence.
+    known_as : (float, float)
+        The value people know when the loss is 0, and when it is 1: `(1, 0)` for F1, `(0, 1)` for an error rate.
+    thresholded : bool
+        Whether the loss depends on where scores are cut.
+    counts : callable, optional
+        For a thresholded metric of confusion counts: the loss from the counts. It gives the best-threshold form and
+        the exact search of a threshold.
+    takes_weights : bool
+        Whether rows may weigh differently.
+    bounded : bool
+        Whether the loss is known to lie in [0, 1].
+
+    Examples
+    --------
+    >>> f1 = get_metric("f1")
+    >>> loss = f1(torch.tensor([0.3, -0.2, 1.5, -1.0]), torch.tensor([1, 1, 0, 0]))
+    >>> loss
+    tensor(0.5000)
+    >>> f1.shown(loss)
+    'F1 0.5000'
+    >>> f1.best(torch.tensor([0.3, -0.2, 1.5, -1.0]), torch.tensor([1, 1, 0, 0]))
+    tensor(0.2000)
+    """
+
+    name: str
+    function: Function = field(repr=False)
+    label: str = field(repr=False)
+    explanation: str = field(default="", repr=False)
+    known_as: tuple[float, float] = field(default=(1.0, 0.0), repr=False)
+    thresholded: bool = field(default=False, repr=False)
+    counts: Counts | None = field(default=None, repr=False)
+    takes_weights: bool = field(default=True, repr=False)
+    bounded: bool = field(default=True, repr=False)
+
+    @torch.no_grad()
+    def __call__(self, scores: Any, targets: Any, weights: Any = None) -> Tensor:
+        """Return the loss of every set, `(..., n)` -> `(...)`, in the dtype of the scores."""
+        scores, targets, weights = checked_sets(scores, targets, weights)
+        return self.function(scores, targets, weights).to(scores.dtype)
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Whether people want the value they know to be high."""
+        return self.known_as[0] > self.known_as[1]
+
+    @property
+    def best(self) -> Metric:
+        """The same metric at the best threshold of the set itself; a metric without a threshold is its own."""
+        if not self.thresholded:
+            return self
+        if self.counts is None:
+            raise ValueError(f"metric: {self.name!r} has no exact best-threshold form; see black_box(candidates=...)")
+        return Metric(
+            f"best_{self.name}",
+            partial(_at_best, counts=self.counts),
+            f"best {self.label}",
+            f"{self.explanation.rstrip('.')}, at the best threshold of the set itself.",
+            self.known_as,
+        )
+
+    def value(self, loss: Any) -> Any:
+        """Turn a loss into the value people know; the only place where the sign flips."""
+        at_zero, at_one = self.known_as
+        return at_zero + (at_one - at_zero) * loss
+
+    def shown(self, loss: Any) -> str:
+        """Write a loss as people know it: `F1 0.6900`."""
+        return f"{self.label} {float(self.value(loss)):.4f}"
+
+
+def checked_sets(scores: Any, targets: Any, weights: Any = None) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return tensors of one shape and device, or raise an error that names the argument, the expectation, the value."""
+    scores = torch.as_tensor(scores)
+    targets = torch.as_tensor(targets, device=scores.device)
+    if scores.is_complex():
+        raise TypeError(f"scores: expected real numbers, got {scores.dtype}")
+    if not scores.is_floating_point():
+        scores = scores.to(torch.get_default_dtype())
+    if scores.ndim == 0:
+        raise ValueError("scores: expected at least one axis, the rows of a set on the last, got a single number")
+    targets = _spread("targets", targets, scores)
+    if not bool(scores.isfinite().all()):
+        raise ValueError(f"scores: expected finite numbers, got {_first(scores, ~scores.isfinite())}")
+    if targets.dtype != torch.bool:
+        wrong = (targets != 0) & (targets != 1)
+        if bool(wrong.any()):
+            raise ValueError(f"targets: expected 0 or 1, got {_first(targets, wrong)}")
+    if weights is not None:
+        weights = _spread("weights", torch.as_tensor(weights, device=scores.device), scores)
+        wrong = ~(weights >= 0) | ~weights.isfinite()
+        if bool(wrong.any()):
+            raise ValueError(f"weights: expected finite numbers of at least 0, got {_first(weights, wrong)}")
+    return scores, targets, weights
+
+
+def _spread(name: str, values: Tensor, scores: Tensor) -> Tensor:
+    if values.shape == scores.shape:
+        return values
+    try:
+        return values.expand(scores.shape)
+    except RuntimeError:
+        expected, got = tuple(scores.shape), tuple(values.shape)
+        raise ValueError(
+            f"{name}: expected the shape of scores {expected}, or one that spreads to it, got {got}"
+        ) from None
+
+
+def _first(values: Tensor, wrong: Tensor) -> str:
+    where = tuple(int(i) for i in wrong.nonzero()[0])
+    return f"{values[where].item()} at index {where if len(where) > 1 else where[0]}"
+
+
+# ---- losses of confusion counts ------------------------------------------------------------------------------------
+
+
+def _ratio(part: Tensor, whole: Tensor, empty: float = 0.0) -> Tensor:
+    return torch.where(whole > 0, part / whole.where(whole > 0, torch.ones_like(whole)), empty)
+
+
+def _error_rate(c: Confusion) -> Tensor:
+    return _ratio(c.fp + c.fn, c.tp + c.fp + c.fn + c.tn)
+
+
+def _f_beta(c: Confusion, beta: float) -> Tensor:
+    square = beta**2
+    return 1 - _ratio((1 + square) * c.tp, (1 + square) * c.tp + square * c.fn + c.fp)
+
+
+def _mcc(c: Confusion) -> Tensor:
+    spread = (c.tp + c.fp).sqrt() * (c.tp + c.fn).sqrt() * (c.tn + c.fp).sqrt() * (c.tn + c.fn).sqrt()
+    return (1 - _ratio(c.tp * c.tn - c.fp * c.fn, spread).clamp(-1, 1)) / 2
+
+
+def _jaccard(c: Confusion) -> Tensor:
+    return 1 - _ratio(c.tp, c.tp + c.fp + c.fn)
+
+
+def _balanced_error(c: Confusion) -> Tensor:
+    positives, negatives = c.tp + c.fn, c.fp + c.tn
+    classes = (positives > 0).to(positives) + (negatives > 0).to(negatives)
+    return _ratio(_ratio(c.fn, positives) + _ratio(c.fp, negatives), classes, empty=0.5)
+
+
+def _precision(c: Confusion) -> Tensor:
+    return 1 - _ratio(c.tp, c.tp + c.fp)
+
+
+def _recall(c: Confusion) -> Tensor:
+    return 1 - _ratio(c.tp, c.tp + c.fn)
+
+
+def _at_zero(scores: Tensor, targets: Tensor, weights: Tensor | None, counts: Counts) -> Tensor:
+    return counts(confusion_at_zero(scores, targets, weights))
+
+
+def _at_best(scores: Tensor, targets: Tensor, weights: Tensor | None, counts: Counts) -> Tensor:
+    return counts(confusion_curve(scores, targets, weights)).amin(-1)
+
+
+# ---- losses of the whole ranking -----------------------------------------------------------------------------------
+
+
+def _auc(scores: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:
+    c = confusion_curve(scores, targets, weights)
+    missed = (c.fn[..., 1:] + c.fn[..., :-1]) / 2
+    return _ratio((c.fp.diff() * missed).sum(-1), c.fn[..., 0] * c.tn[..., 0], empty=0.5)
+
+
+def _partial_auc(scores: Tensor, targets: Tensor, weights: Tensor | None, max_fpr: float) -> Tensor:
+    c = confusion_curve(scores, targets, weights)
+    positives, negatives = c.fn[..., :1], c.tn[..., :1]
+    tpr, fpr = _ratio(c.tp, positives), _ratio(c.fp, negatives)
+    inside = _share_below(fpr, max_fpr)
+    rise = tpr.diff()
+    area = (fpr.diff() * inside * (tpr[..., :-1] + rise * inside / 2)).sum(-1)
+    least = max_fpr**2 / 2
+    loss = (1 - (area - least) / (max_fpr - least)) / 2
+    return torch.where((positives * negatives)[..., 0] > 0, loss, 0.5)
+
+
+def _average_precision(scores: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:
+    c = confusion_curve(scores, targets, weights)
+    wrong = _ratio(c.fp, c.tp + c.fp)[..., 1:]
+    return _ratio((c.tp.diff() * wrong).sum(-1), c.fn[..., 0], empty=1.0)
+
+
+def _eer(scores: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:
+    c = confusion_curve(scores, targets, weights)
+    positives, negatives = c.fn[..., :1], c.tn[..., :1]
+    fnr, fpr = _ratio(c.fn, positives), _ratio(c.fp, negatives)
+    distance = (fnr - fpr).abs()
+    nearest = distance <= distance.amin(-1, keepdim=True) + 1e3 * torch.finfo(distance.dtype).eps
+    rate = ((fnr + fpr) / 2).masked_fill(~nearest, 1).amin(-1)
+    return torch.where((positives * negatives)[..., 0] > 0, rate, 0.5)
+
+
+def _precision_at(scores: Tensor, targets: Tensor, weights: Tensor | None, fraction: float) -> Tensor:
+    c = confusion_curve(scores, targets, weights)
+    called = c.tp + c.fp
+    top = fraction * called[..., -1:]
+    found = (c.tp.diff() * _share_below(called, top)).sum(-1)
+    return 1 - _ratio(found, top[..., 0])
+
+
+def _recall_at_precision(scores: Tensor, targets: Tensor, weights: Tensor | None, precision: float) -> Tensor:
+    c = confusion_curve(scores, targets, weights)
+    rounding = 1e3 * torch.finfo(c.tp.dtype).eps
+    precise = _ratio(c.tp, c.tp + c.fp) >= precision - rounding
+    return 1 - _ratio(c.tp.masked_fill(~precise, 0).amax(-1), c.fn[..., 0])
+
+
+def _share_below(rising: Tensor, limit: Tensor | float) -> Tensor:
+    """Return the share of each step of a rising curve that lies below the limit: `(..., n + 1)` -> `(..., n)`."""
+    return _ratio(limit - rising[..., :-1], rising.diff()).clamp(0, 1)
+
+
+# ---- the built-in metrics ------------------------------------------------------------------------------------------
+
+
+def _of_counts(
+    name: str, counts: Counts, label: str, explanation: str, known_as: tuple[float, float] = (1, 0)
+) -> Metric:
+    return Metric(name, partial(_at_zero, counts=counts), label, explanation, known_as, True, counts)
+
+
+auc = Metric("auc", _auc, "AUC", "Area under the ROC curve: how often a positive outranks a negative.")
+eer = Metric("eer", _eer, "EER", "Equal error rate: mean of miss and false-alarm rate where they are nearest.", (0, 1))
+average_precision = Metric(
+    "average_precision", _average_precision, "AP", "Average precision: mean precision at each positive found."
+)
+error_rate = _of_counts("error_rate", _error_rate, "error rate", "Share of rows classified wrongly (MCR).", (0, 1))
+f1 = _of_counts("f1", partial(_f_beta, beta=1.0), "F1", "Harmonic mean of precision and recall.")
+mcc = _of_counts("mcc", _mcc, "MCC", "Matthews correlation coefficient; the loss is (1 - MCC) / 2.", (1, -1))
+jaccard = _of_counts("jaccard", _jaccard, "Jaccard", "Positives found, over positives and false alarms (IoU).")
+balanced_error = _of_counts(
+    "balanced_error", _balanced_error, "balanced error", "Mean of miss rate and false-alarm rate.", (0, 1)
+)
+precision = _of_counts("precision", _precision, "precision", "Share of rows called positive that are.")
+recall = _of_counts("recall", _recall, "recall", "Share of positive rows that are found.")
+
+
+def f_beta(beta: float = 2.0) -> Metric:
+    """F-measure in which recall counts `beta` times as much as precision."""
+    beta = _within("beta", beta, 0, float("inf"))
+    counts = partial(_f_beta, beta=beta)
+    return _of_counts(f"f_beta({beta:g})", counts, f"F{beta:g}", f"F-measure; recall counts {beta:g} times as much.")
+
+
+def partial_auc(max_fpr: float = 0.05) -> Metric:
+    """Area under the ROC curve up to a false-alarm rate, standardised as McClish and scikit-learn do (chance is 0.5)."""
+    max_fpr = _within("max_fpr", max_fpr, 0, 1)
+    explanation = f"Area under the ROC curve up to a false-alarm rate of {max_fpr:g}, standardised (chance is 0.5)."
+    return Metric(f"partial_auc({max_fpr:g})", partial(_partial_auc, max_fpr=max_fpr), f"pAUC@{max_fpr:g}", explanation)
+
+
+def precision_at(fraction: float = 0.02) -> Metric:
+    """Precision among the highest-scored fraction of the rows by weight; a cut through ties takes their average."""
+    fraction = _within("fraction", fraction, 0, 1)
+    explanation = f"Share of positives among the top {fraction:.3g} of the rows (by weight)."
+    function = partial(_precision_at, fraction=fraction)
+    return Metric(f"precision_at({fraction:g})", function, f"P@{fraction:g}", explanation)
+
+
+def recall_at_precision(precision: float = 0.9) -> Metric:
+    """The largest recall any threshold reaches while keeping at least this precision."""
+    precision = _within("precision", precision, 0, 1)
+    explanation = f"Largest recall of any threshold with a precision of at least {precision:g}."
+    function = partial(_recall_at_precision, precision=precision)
+    return Metric(f"recall_at_precision({precision:g})", function, f"R@P{precision:g}", explanation)
+
+
+def _within(name: str, value: Any, low: float, high: float) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = float("nan")
+    if not low < number <= high or number == float("inf"):
+        raise ValueError(f"{name}: expected a number above {low:g} and at most {high:g}, got {value!r}")
+    return number
+
+
+PLAIN = {
+    m.name: m for m in (auc, eer, average_precision, error_rate, f1, mcc, jaccard, balanced_error, precision, recall)
+}
+FAMILIES: dict[str, Callable[..., Metric]] = {
+    f.__name__: f for f in (f_beta, partial_auc, precision_at, recall_at_precision)
+}
+ALIASES = {
+    "mcr": "error_rate",
+    "accuracy": "error_rate",
+    "ap": "average_precision",
+    "jac": "jaccard",
+    "iou": "jaccard",
+    "roc_auc": "auc",
+    "balanced_accuracy": "balanced_error",
+}
+PAPER = ("auc", "eer", "average_precision", "error_rate", "f1", "mcc", "jaccard")
+"""The seven losses of the paper, in the order of its Table 2."""
+
+
+def builtin_metrics() -> list[Metric]:
+    """Return every built-in metric, families at their usual setting."""
+    return [*PLAIN.values(), *(family() for family in FAMILIES.values())]
+
+
+def get_metric(name: str) -> Metric:
+    """Find a metric by name: `"f1"`, `"best_f1"`, `"partial_auc(0.05)"`, or an alias of the paper such as `"mcr"`."""
+    if not isinstance(name, str):
+        raise TypeError(f"metric: expected a name, got {type(name).__name__}")
+    plain = name.strip().lower().replace("-", "_").replace(" ", "")
+    if plain.startswith("best_"):
+        return get_metric(plain.removeprefix("best_")).best
+    plain = ALIASES.get(plain, plain)
+    if plain in PLAIN:
+        return PLAIN[plain]
+    call = re.fullmatch(r"(\w+?)(?:\(([^()]*)\))?", plain)
+    if call and call[1] in FAMILIES:
+        return FAMILIES[call[1]](*([call[2]] if call[2] else []))
+    known = [*PLAIN, *FAMILIES, *ALIASES]
+    near = difflib.get_close_matches(plain.split("(")[0], known, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join([*PLAIN, *FAMILIES])}"
+    raise ValueError(f"metric: unknown name {name!r}; {hint}")
