@@ -1,0 +1,143 @@
+import hashlib
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from metricgrad.splits import Split, folds, split
+
+labels = st.lists(st.integers(0, 3), min_size=12, max_size=300).map(np.array)
+shares = st.sampled_from([0.0, 0.1, 0.2, 0.25, 1 / 3, 0.5])
+
+
+def fingerprint(*parts: np.ndarray) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part.astype("<i8").tobytes() + b"|")
+    return digest.hexdigest()
+
+
+def parts_of(found: Split) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return found.train, found.validation, found.test
+
+
+def test_a_split_is_the_same_on_every_machine_and_with_every_version() -> None:
+    y = np.arange(1000) % 10 == 0
+    assert (
+        fingerprint(*parts_of(split(y, seed=0))) == "51a51661c2fda46d3e3b0c93bd24f4b7f68059da926dec5f3e95ff1a9ec623dd"
+    )
+    assert (
+        fingerprint(*parts_of(split(y, seed=2**40, test=0.3, validation=0.0)))
+        == "ab5f674fcaa87b3015c0d8ba3684e9cb9e045f39198ecb84fe650bf025f61b9c"
+    )
+    assert (
+        fingerprint(*(rows for pair in folds(y, k=5, seed=1) for rows in pair))
+        == "000b5baa6479bd0804e0cbed10f553a26c6e4f8e97b20a8721852ea3d6269c1a"
+    )
+
+
+def test_validation_is_taken_out_of_the_eighty_percent() -> None:
+    found = split(np.arange(1000) < 100, seed=3)
+    assert [len(part) for part in parts_of(found)] == [640, 160, 200]
+    assert [int((part < 100).sum()) for part in parts_of(found)] == [64, 16, 20]
+
+
+@settings(deadline=None)
+@given(y=labels, seed=st.integers(0, 2**64), test=shares, validation=shares)
+def test_parts_are_disjoint_cover_every_row_and_repeat(
+    y: np.ndarray, seed: int, test: float, validation: float
+) -> None:
+    found = split(y, seed, test, validation)
+    assert np.array_equal(np.sort(np.concatenate(parts_of(found))), np.arange(len(y)))
+    assert all(np.all(np.diff(part) > 0) for part in parts_of(found))
+    assert fingerprint(*parts_of(found)) == fingerprint(*parts_of(split(y, seed, test, validation)))
+
+
+@settings(deadline=None)
+@given(y=labels, seed=st.integers(0, 1000), test=shares, validation=shares)
+def test_every_class_keeps_its_proportions_to_within_a_row(
+    y: np.ndarray, seed: int, test: float, validation: float
+) -> None:
+    found = split(y, seed, test, validation)
+    asked = [True, validation > 0, test > 0]
+    for label in np.unique(y):
+        rows = int((y == label).sum())
+        train, held_out, tested = (int((y[part] == label).sum()) for part in parts_of(found))
+        if rows >= sum(asked):
+            assert all(bool(n) == wanted for n, wanted in zip((train, held_out, tested), asked, strict=True))
+            assert abs(tested - rows * test) <= 1
+            assert abs(held_out - (rows - tested) * validation) <= 1
+        else:
+            assert (train, held_out, tested) == (rows, 0, 0)
+
+
+@settings(deadline=None)
+@given(y=labels, seed=st.integers(0, 1000))
+def test_only_the_grouping_of_labels_matters_not_their_kind(y: np.ndarray, seed: int) -> None:
+    wanted = fingerprint(*parts_of(split(y, seed)))
+    assert fingerprint(*parts_of(split(y.astype(float) / 2, seed))) == wanted
+    assert fingerprint(*parts_of(split([f"class {9 - label}" for label in y], seed))) == wanted
+
+
+def test_seeds_give_different_splits() -> None:
+    y = np.arange(500) % 2
+    assert len({fingerprint(split(y, seed).test) for seed in range(50)}) == 50
+
+
+def test_each_row_is_tested_about_as_often_as_any_other() -> None:
+    y = np.arange(60) % 3 == 0
+    times = np.bincount(np.concatenate([split(y, seed).test for seed in range(2000)]), minlength=60)
+    # Binomial(2000, 0.2) has deviation 18: five of them either way, for sixty rows at once.
+    assert times.min() > 310
+    assert times.max() < 490
+
+
+@settings(deadline=None)
+@given(y=labels, k=st.integers(2, 12), seed=st.integers(0, 1000))
+def test_folds_validate_each_row_once_in_even_stratified_folds(y: np.ndarray, k: int, seed: int) -> None:
+    pairs = list(folds(y, k, seed))
+    assert len(pairs) == k
+    assert np.array_equal(np.sort(np.concatenate([held_out for _, held_out in pairs])), np.arange(len(y)))
+    for train, held_out in pairs:
+        assert np.array_equal(np.sort(np.concatenate([train, held_out])), np.arange(len(y)))
+        assert len(held_out) in (len(y) // k, -(-len(y) // k))
+        for label in np.unique(y):
+            rows = int((y == label).sum())
+            assert int((y[held_out] == label).sum()) in (rows // k, -(-rows // k))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"y": np.zeros((3, 2))}, ValueError, r"y must have one dimension, got shape \(3, 2\)"),
+        ({"y": []}, ValueError, "y must have at least one row"),
+        ({"y": [0.0, np.nan, 1.0]}, ValueError, "y must not hold NaN, got 1 of them"),
+        ({"y": [0, 1]}, ValueError, r"enough rows for every part .* class sizes \[1, 1\]"),
+        ({"seed": -1}, ValueError, "seed must be zero or more, got -1"),
+        ({"seed": 0.5}, TypeError, "seed must be an integer, got 0.5"),
+        ({"seed": True}, TypeError, "seed must be an integer, got True"),
+        ({"test": 1.0}, ValueError, "test must be at least 0 and less than 1, got 1.0"),
+        ({"validation": -0.1}, ValueError, "validation must be at least 0 and less than 1, got -0.1"),
+        ({"validation": float("nan")}, ValueError, "validation must be at least 0 and less than 1, got nan"),
+        ({"test": "0.2"}, TypeError, "test must be a number, got '0.2'"),
+    ],
+)
+def test_bad_input_to_split_is_named(arguments: dict, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        split(**{"y": np.arange(20) % 2, "seed": 0, **arguments})
+
+
+@pytest.mark.parametrize(
+    ("k", "error", "message"),
+    [
+        (1, ValueError, "k must be from 2 to the number of rows, 20, got 1"),
+        (21, ValueError, "got 21"),
+        (2.0, TypeError, "k must"),
+    ],
+)
+def test_bad_input_to_folds_is_named_before_the_first_fold_is_asked_for(
+    k: int, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        folds(np.arange(20) % 2, k, seed=0)
