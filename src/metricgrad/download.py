@@ -1,0 +1,196 @@
+"""Downloads: fetch one file over HTTP so that a dropped connection, a wrong file or a crash leaves nothing broken."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import os
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from metricgrad._version import __version__
+
+Progress = Callable[[int, "int | None"], None]
+"""Called with the bytes held so far and, where the server says so, the bytes in all."""
+
+BLOCK = 1 << 16
+# What a network does to a healthy download; anything else (a full disk, say) is not helped by asking again.
+DROPPED = (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError)
+
+
+def fetch(
+    url: str,
+    path: str | os.PathLike[str],
+    sha256: str | None = None,
+    progress: Progress | None = None,
+    *,
+    attempts: int = 4,
+    pause: float = 0.5,
+    timeout: float = 30.0,
+) -> Path:
+    """Download `url` to `path`, going on from where an earlier attempt was cut off.
+
+    The bytes gather in `<path>.part`, are verified, and only then take the name `path`: a file of that name is whole.
+
+    Parameters
+    ----------
+    url : str
+        An http or https address.
+    path : path-like
+        Where the file goes; a file already there is kept if its hash is right (or unknown).
+    sha256 : str, optional
+        What the file must hash to, in hexadecimal.
+    progress : callable, optional
+        Called as `progress(bytes_so_far, bytes_in_all_or_None)`.
+    attempts : int
+        How often to ask before giving up on a connection that drops.
+    pause : float
+        Seconds before the second attempt; doubles each time.
+    timeout : float
+        Seconds without a byte after which a connection counts as dropped.
+
+    Returns
+    -------
+    Path
+        The path of the whole, verified file.
+
+    Raises
+    ------
+    FileNotFoundError
+        The server has no such file.
+    ValueError
+        The file came whole but is not the expected one, or the one already at `path` is not.
+    OSError
+        The connection dropped in every attempt; what came is kept for the next call.
+    """
+    if not url.startswith(("http://", "https://")):
+        raise ValueError(f"url must start with http:// or https://, got {url!r}")
+    if attempts < 1:
+        raise ValueError(f"attempts must be at least 1, got {attempts}")
+    path = Path(path)
+    if path.exists():
+        check_hash(path, sha256, what=f"{path} (from {url})")
+        return path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    _gather(url, part, progress, attempts, pause, timeout)
+    try:
+        check_hash(part, sha256, what=url)
+    except ValueError:
+        # Going on from wrong bytes can never come right, so the next call must start afresh.
+        _forget(part)
+        raise
+    part.replace(path)
+    _tag(part).unlink(missing_ok=True)
+    return path
+
+
+def file_sha256(path: str | os.PathLike[str]) -> str:
+    """Return the SHA-256 of a file in hexadecimal, reading it in blocks."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def check_hash(path: Path, sha256: str | None, what: str) -> None:
+    """Raise `ValueError`, naming `what`, unless the file hashes to `sha256`; with None nothing is asked."""
+    if sha256 is not None and (found := file_sha256(path)) != sha256.lower():
+        raise ValueError(f"{what} is not the expected file: SHA-256 should be {sha256.lower()}, got {found}")
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock file, so that two processes do not download or convert the same thing at once."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "wb") as file:
+        if sys.platform != "win32":  # there, `open` offers no lock to wait for; the hash still guards the result
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _gather(url: str, part: Path, progress: Progress | None, attempts: int, pause: float, timeout: float) -> None:
+    """Fill `part` with all the bytes of `url`, asking again while the connection drops."""
+    for attempt in range(attempts):
+        try:
+            _continue(url, part, progress, timeout)
+            return
+        except urllib.error.HTTPError as error:
+            error.close()
+            if _lacks_nothing(part, error):
+                return
+            _judge(url, part, error)
+            reason: Exception = error
+        except DROPPED as error:
+            reason = error
+        if attempt + 1 < attempts:
+            time.sleep(pause * 2**attempt)
+    kept = f"{part.stat().st_size} bytes are kept in {part} to go on from" if part.exists() else "nothing came"
+    raise OSError(f"{url} could not be downloaded in {attempts} attempts ({kept}): {reason}") from reason
+
+
+def _continue(url: str, part: Path, progress: Progress | None, timeout: float) -> None:
+    """Ask for what `part` lacks and append it; raise `ConnectionError` if the server stops short."""
+    held = part.stat().st_size if part.exists() else 0
+    request = urllib.request.Request(url, headers={"User-Agent": f"metricgrad/{__version__}"})
+    if held:
+        request.add_header("Range", f"bytes={held}-")
+        if _tag(part).exists():
+            # The server then sends the rest only if the file is still the one begun, and all of it otherwise.
+            request.add_header("If-Range", _tag(part).read_text())
+    with urllib.request.urlopen(request, timeout=timeout) as response:
+        if not (response.status == 206 and response.headers.get("Content-Range", "").startswith(f"bytes {held}-")):
+            held = 0
+        if not held:
+            _remember(part, response.headers.get("ETag"))
+        length = response.headers.get("Content-Length")
+        total = held + int(length) if length else None
+        with open(part, "ab" if held else "wb") as file:
+            while block := response.read(BLOCK):
+                file.write(block)
+                held += len(block)
+                if progress:
+                    progress(held, total)
+    if total is not None and held < total:
+        raise ConnectionError(f"connection dropped after {held} of {total} bytes")
+
+
+def _lacks_nothing(part: Path, error: urllib.error.HTTPError) -> bool:
+    """Say whether the server refused to go on because `part` has it all, as after a crash before the renaming."""
+    return error.code == 416 and error.headers.get("Content-Range") == f"bytes */{part.stat().st_size}"
+
+
+def _judge(url: str, part: Path, error: urllib.error.HTTPError) -> None:
+    """Raise if asking again cannot help; a range that does not exist means `part` is not of this file."""
+    if error.code == 416:
+        _forget(part)
+    elif error.code in (404, 410):
+        raise FileNotFoundError(f"{url} does not exist: the server says {error.code} {error.reason}") from error
+    elif error.code < 500 and error.code not in (408, 425, 429):
+        raise OSError(f"{url} was refused: the server says {error.code} {error.reason}") from error
+
+
+def _tag(part: Path) -> Path:
+    """Return where the server's tag for the file in `part` is kept."""
+    return part.with_name(part.name + ".etag")
+
+
+def _remember(part: Path, tag: str | None) -> None:
+    """Keep the tag of the file begun, if it is a strong one: `If-Range` takes no other."""
+    _tag(part).unlink(missing_ok=True)
+    if tag and not tag.startswith("W/"):
+        _tag(part).write_text(tag)
+
+
+def _forget(part: Path) -> None:
+    """Remove a partial file and its tag."""
+    part.unlink(missing_ok=True)
+    _tag(part).unlink(missing_ok=True)

@@ -1,0 +1,177 @@
+import hashlib
+import multiprocessing
+import random
+import socket
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from loopback import Server, serving
+from metricgrad import download
+from metricgrad.download import file_sha256, locked
+
+CONTENT = random.Random(0).randbytes(300_000)
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+fetch = partial(download.fetch, pause=0.001)
+
+
+@pytest.fixture(autouse=True)
+def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "*")
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving(data=CONTENT) as state:
+        yield state
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_file_is_downloaded_verified_and_nothing_else_is_left(server: Server, tmp_path: Path) -> None:
+    path = fetch(server.url + "/data", tmp_path / "new" / "data", SHA256)
+    assert path.read_bytes() == CONTENT
+    assert names(path.parent) == ["data"]
+
+
+def test_progress_counts_up_to_the_whole(server: Server, tmp_path: Path) -> None:
+    seen: list[tuple[int, int | None]] = []
+    fetch(server.url + "/data", tmp_path / "data", progress=lambda *count: seen.append(count))
+    assert seen[-1] == (len(CONTENT), len(CONTENT))
+    assert sorted(seen) == seen
+
+
+def test_a_server_that_gives_no_length_is_read_to_the_end(server: Server, tmp_path: Path) -> None:
+    server.lengths = False
+    seen: list[tuple[int, int | None]] = []
+    fetch(server.url + "/data", tmp_path / "data", SHA256, progress=lambda *count: seen.append(count))
+    assert seen[-1] == (len(CONTENT), None)
+
+
+def test_a_dropped_connection_is_resumed_where_it_dropped(server: Server, tmp_path: Path) -> None:
+    server.cut = [150_000, 50_000]
+    path = fetch(server.url + "/data", tmp_path / "data", SHA256)
+    assert path.read_bytes() == CONTENT
+    assert server.asked == [("/data", None), ("/data", "bytes=150000-"), ("/data", "bytes=200000-")]
+
+
+def test_a_later_call_goes_on_from_what_an_earlier_one_kept(server: Server, tmp_path: Path) -> None:
+    server.cut = [100_000]
+    with pytest.raises(OSError, match=r"/data could not be downloaded in 1 attempts \(100000 bytes are kept in .*part"):
+        fetch(server.url + "/data", tmp_path / "data", SHA256, attempts=1)
+    assert not (tmp_path / "data").exists()
+    fetch(server.url + "/data", tmp_path / "data", SHA256)
+    assert server.asked[-1] == ("/data", "bytes=100000-")
+    assert names(tmp_path) == ["data"]
+
+
+def test_a_server_without_ranges_is_asked_for_the_whole_again(server: Server, tmp_path: Path) -> None:
+    server.ranges, server.cut = False, [100_000]
+    assert fetch(server.url + "/data", tmp_path / "data", SHA256).read_bytes() == CONTENT
+
+
+def test_a_file_that_changed_between_attempts_is_not_mixed_with_the_old_one(server: Server, tmp_path: Path) -> None:
+    server.cut = [100_000]
+    with pytest.raises(OSError, match="kept"):
+        fetch(server.url + "/data", tmp_path / "data", attempts=1)
+    server.files["/data"] = CONTENT[::-1]
+    assert fetch(server.url + "/data", tmp_path / "data").read_bytes() == CONTENT[::-1]
+
+
+def test_a_whole_part_is_not_downloaded_again(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "data.part").write_bytes(CONTENT)
+    fetch(server.url + "/data", tmp_path / "data", SHA256)
+    assert server.asked == [("/data", f"bytes={len(CONTENT)}-")]
+
+
+def test_a_part_longer_than_the_file_is_thrown_away(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "data.part").write_bytes(CONTENT + b"more")
+    assert fetch(server.url + "/data", tmp_path / "data", SHA256).read_bytes() == CONTENT
+
+
+def test_a_wrong_file_is_refused_with_both_hashes_and_nothing_kept(server: Server, tmp_path: Path) -> None:
+    server.files["/data"] = b"<html>moved</html>"
+    got = hashlib.sha256(b"<html>moved</html>").hexdigest()
+    with pytest.raises(ValueError, match=f"http://.*/data is not the expected file: .* should be {SHA256}, got {got}"):
+        fetch(server.url + "/data", tmp_path / "data", SHA256)
+    assert names(tmp_path) == []
+
+
+def test_a_missing_file_is_named_at_once(server: Server, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="/absent does not exist: the server says 404 Not Found"):
+        fetch(server.url + "/absent", tmp_path / "data")
+    assert len(server.asked) == 1
+
+
+def test_a_refusal_is_not_asked_for_again_but_a_busy_server_is(server: Server, tmp_path: Path) -> None:
+    server.say = [403]
+    with pytest.raises(OSError, match="/data was refused: the server says 403 Forbidden"):
+        fetch(server.url + "/data", tmp_path / "data")
+    server.say = [503, 429]
+    assert fetch(server.url + "/data", tmp_path / "data", SHA256).exists()
+
+
+def test_a_server_that_is_not_there_is_given_up_on(tmp_path: Path) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}/data"
+        with pytest.raises(OSError, match=f"{url} could not be downloaded in 2 attempts .nothing came.: .*refused"):
+            fetch(url, tmp_path / "data", attempts=2)
+
+
+def test_a_server_that_falls_silent_counts_as_dropped(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/data"
+        with pytest.raises(OSError, match=r"in 1 attempts .*timed out"):
+            fetch(url, tmp_path / "data", attempts=1, timeout=0.05)
+
+
+def test_a_file_already_there_is_kept_if_right_and_named_if_wrong(server: Server, tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    path.write_bytes(CONTENT)
+    assert fetch(server.url + "/data", path, SHA256.upper()) == path
+    path.write_bytes(CONTENT[:-1])
+    with pytest.raises(ValueError, match=f"data .from http://.*/data. is not the expected file: .* {SHA256}, got"):
+        fetch(server.url + "/data", path, SHA256)
+    assert server.asked == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"url": "ftp://host/data"}, "url must start with http:// or https://, got 'ftp"),
+        ({"attempts": 0}, "attempts must"),
+    ],
+)
+def test_bad_input_is_named(tmp_path: Path, changes: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        fetch(**{"url": "http://host/data", "path": tmp_path / "data", **changes})
+
+
+def test_the_hash_of_a_file_is_that_of_its_bytes(tmp_path: Path) -> None:
+    (tmp_path / "data").write_bytes(CONTENT * 8)
+    assert file_sha256(tmp_path / "data") == hashlib.sha256(CONTENT * 8).hexdigest()
+
+
+def _hold(path: Path, log: Path) -> None:
+    with locked(path):
+        with log.open("a") as file:
+            file.write("in ")
+        time.sleep(0.1)
+        with log.open("a") as file:
+            file.write("out ")
+
+
+def test_a_lock_lets_one_process_in_at_a_time(tmp_path: Path) -> None:
+    start = multiprocessing.get_context("spawn")
+    others = [start.Process(target=_hold, args=(tmp_path / "lock", tmp_path / "log")) for _ in range(3)]
+    for process in others:
+        process.start()
+    for process in others:
+        process.join()
+    assert (tmp_path / "log").read_text() == "in out " * 3
