@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 class Confusion(NamedTuple):
-    """Weights of true positives, false positives, false negatives and true negatives, each `(...)` or `(..., n + 1)`."""
+    """Weights of true and false positives, of false and true negatives, each `(...)` or `(..., n + 1)`."""
 
     tp: Tensor
     fp: Tensor
@@ -67,7 +67,7 @@ def held_over(counts: Tensor, tied: Tensor) -> Tensor:
 
 
 def descending_order(scores: Tensor) -> Tensor:
-    """Indices that sort each set from high to low; on a CPU by numpy, whose vectorised sort is about 3 times as fast."""
+    """Return indices that sort each set from high to low; on a CPU by numpy, whose sort is about 3 times as fast."""
     if scores.device.type == "cpu" and scores.dtype in (torch.float32, torch.float64):
         return torch.from_numpy((-scores.detach()).numpy().argsort(-1))
     return scores.argsort(-1, descending=True)
@@ -79,9 +79,13 @@ def counting_dtype(scores: Tensor) -> torch.dtype:
 
 
 def comparable(weights: Tensor, scores: Tensor) -> Tensor:
-    """Return weights with the largest of each set scaled to one: only their ratios matter, and none can overflow."""
+    """Return weights of about one: only their ratios matter, and neither sums nor products can overflow.
+
+    Each set is scaled by a power of two, which rounds nothing: whole weights still count exactly.
+    """
     weights = weights.to(counting_dtype(scores))
     if not weights.shape[-1]:
         return weights
     heaviest = weights.amax(-1, keepdim=True)
-    return torch.where(heaviest > 0, weights / heaviest, weights)
+    scale = (heaviest.frexp().mantissa / heaviest).clamp(max=0.25 / torch.finfo(weights.dtype).tiny)
+    return torch.where(heaviest > 0, weights * scale, weights)

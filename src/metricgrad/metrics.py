@@ -16,14 +16,15 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from metricgrad.curves import Confusion, confusion_at_zero, confusion_curve
+from metricgrad.curves import Confusion, confusion_at_zero, confusion_curve, counting_dtype
 
 Function = Callable[[Tensor, Tensor, "Tensor | None"], Tensor]
 Counts = Callable[[Confusion], Tensor]
@@ -50,6 +51,8 @@ class Metric:
     counts : callable, optional
         For a thresholded metric of confusion counts: the loss from the counts. It gives the best-threshold form and
         the exact search of a threshold.
+    best_function : callable, optional
+        For a thresholded metric without counts: the loss at the best threshold it can find.
     takes_weights : bool
         Whether rows may weigh differently.
     bounded : bool
@@ -74,6 +77,7 @@ class Metric:
     known_as: tuple[float, float] = field(default=(1.0, 0.0), repr=False)
     thresholded: bool = field(default=False, repr=False)
     counts: Counts | None = field(default=None, repr=False)
+    best_function: Function | None = field(default=None, repr=False)
     takes_weights: bool = field(default=True, repr=False)
     bounded: bool = field(default=True, repr=False)
 
@@ -93,14 +97,18 @@ class Metric:
         """The same metric at the best threshold of the set itself; a metric without a threshold is its own."""
         if not self.thresholded:
             return self
-        if self.counts is None:
-            raise ValueError(f"metric: {self.name!r} has no exact best-threshold form; see black_box(candidates=...)")
-        return Metric(
-            f"best_{self.name}",
-            partial(_at_best, counts=self.counts),
-            f"best {self.label}",
-            f"{self.explanation.rstrip('.')}, at the best threshold of the set itself.",
-            self.known_as,
+        function = partial(_at_best, counts=self.counts) if self.counts else self.best_function
+        if function is None:
+            raise ValueError(f"metric: {self.name!r} has no best-threshold form: no counts, no best_function")
+        return replace(
+            self,
+            name=f"best_{self.name}",
+            function=function,
+            label=f"best {self.label}",
+            explanation=f"{self.explanation.rstrip('.')}, at the best threshold of the set itself.",
+            thresholded=False,
+            counts=None,
+            best_function=None,
         )
 
     def value(self, loss: Any) -> Any:
@@ -115,15 +123,12 @@ class Metric:
 
 def checked_sets(scores: Any, targets: Any, weights: Any = None) -> tuple[Tensor, Tensor, Tensor | None]:
     """Return tensors of one shape and device, or raise an error that names the argument, the expectation, the value."""
-    scores = torch.as_tensor(scores)
-    targets = torch.as_tensor(targets, device=scores.device)
-    if scores.is_complex():
-        raise TypeError(f"scores: expected real numbers, got {scores.dtype}")
-    if not scores.is_floating_point():
-        scores = scores.to(torch.get_default_dtype())
+    scores = _tensor("scores", scores)
     if scores.ndim == 0:
         raise ValueError("scores: expected at least one axis, the rows of a set on the last, got a single number")
-    targets = _spread("targets", targets, scores)
+    if not scores.is_floating_point():
+        scores = scores.to(counting_dtype(scores))
+    targets = _spread("targets", _tensor("targets", targets), scores)
     if not bool(scores.isfinite().all()):
         raise ValueError(f"scores: expected finite numbers, got {_first(scores, ~scores.isfinite())}")
     if targets.dtype != torch.bool:
@@ -131,23 +136,43 @@ def checked_sets(scores: Any, targets: Any, weights: Any = None) -> tuple[Tensor
         if bool(wrong.any()):
             raise ValueError(f"targets: expected 0 or 1, got {_first(targets, wrong)}")
     if weights is not None:
-        weights = _spread("weights", torch.as_tensor(weights, device=scores.device), scores)
+        weights = _spread("weights", _tensor("weights", weights), scores)
         wrong = ~(weights >= 0) | ~weights.isfinite()
         if bool(wrong.any()):
             raise ValueError(f"weights: expected finite numbers of at least 0, got {_first(weights, wrong)}")
     return scores, targets, weights
 
 
+def _tensor(name: str, values: Any) -> Tensor:
+    """Turn what people hold rows in (lists, arrays, series) into a tensor; a tensor stays as it is."""
+    if not isinstance(values, Tensor):
+        try:
+            array = np.asarray(values)
+        except ValueError:
+            raise ValueError(f"{name}: expected sets of equal length, got a ragged {type(values).__name__}") from None
+        if array.dtype.kind not in "biuf":
+            raise TypeError(f"{name}: expected real numbers, got {array.dtype} from {type(values).__name__}")
+        # A copy, for torch takes no array that is reversed, read-only (as pandas gives) or of another byte order.
+        plain = {"b": np.bool_, "i": np.int64, "u": np.float64}.get(array.dtype.kind, array.dtype.newbyteorder("="))
+        values = torch.from_numpy(np.array(array, dtype=np.float64 if array.dtype.itemsize > 8 else plain))
+    tensor: Tensor = values
+    if tensor.is_complex():
+        raise TypeError(f"{name}: expected real numbers, got {tensor.dtype}")
+    return tensor
+
+
 def _spread(name: str, values: Tensor, scores: Tensor) -> Tensor:
+    values = values.to(scores.device)
     if values.shape == scores.shape:
         return values
-    try:
-        return values.expand(scores.shape)
-    except RuntimeError:
-        expected, got = tuple(scores.shape), tuple(values.shape)
-        raise ValueError(
-            f"{name}: expected the shape of scores {expected}, or one that spreads to it, got {got}"
-        ) from None
+    # Leading axes may spread; rows may not, for a column beside a row would silently become sets of one row each.
+    if values.shape[-1:] == scores.shape[-1:] and values.ndim <= scores.ndim:
+        try:
+            return values.expand(scores.shape)
+        except RuntimeError:
+            pass
+    expected, got = tuple(scores.shape), tuple(values.shape)
+    raise ValueError(f"{name}: expected the shape of scores {expected}, or its last axes, got {got}")
 
 
 def _first(values: Tensor, wrong: Tensor) -> str:
@@ -172,8 +197,8 @@ def _f_beta(c: Confusion, beta: float) -> Tensor:
 
 
 def _mcc(c: Confusion) -> Tensor:
-    spread = (c.tp + c.fp).sqrt() * (c.tp + c.fn).sqrt() * (c.tn + c.fp).sqrt() * (c.tn + c.fn).sqrt()
-    return (1 - _ratio(c.tp * c.tn - c.fp * c.fn, spread).clamp(-1, 1)) / 2
+    called, classes = (c.tp + c.fp) * (c.tn + c.fn), (c.tp + c.fn) * (c.tn + c.fp)
+    return (1 - _ratio(c.tp * c.tn - c.fp * c.fn, (called * classes).sqrt()).clamp(-1, 1)) / 2
 
 
 def _jaccard(c: Confusion) -> Tensor:
@@ -208,7 +233,7 @@ def _at_best(scores: Tensor, targets: Tensor, weights: Tensor | None, counts: Co
 def _auc(scores: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:
     c = confusion_curve(scores, targets, weights)
     missed = (c.fn[..., 1:] + c.fn[..., :-1]) / 2
-    return _ratio((c.fp.diff() * missed).sum(-1), c.fn[..., 0] * c.tn[..., 0], empty=0.5)
+    return _ratio((c.fp.diff() * missed).sum(-1), c.fn[..., 0] * c.tn[..., 0], empty=0.5).clamp(0, 1)
 
 
 def _partial_auc(scores: Tensor, targets: Tensor, weights: Tensor | None, max_fpr: float) -> Tensor:
@@ -220,13 +245,13 @@ def _partial_auc(scores: Tensor, targets: Tensor, weights: Tensor | None, max_fp
     area = (fpr.diff() * inside * (tpr[..., :-1] + rise * inside / 2)).sum(-1)
     least = max_fpr**2 / 2
     loss = (1 - (area - least) / (max_fpr - least)) / 2
-    return torch.where((positives * negatives)[..., 0] > 0, loss, 0.5)
+    return torch.where((positives * negatives)[..., 0] > 0, loss.clamp(0, 1), 0.5)
 
 
 def _average_precision(scores: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:
     c = confusion_curve(scores, targets, weights)
     wrong = _ratio(c.fp, c.tp + c.fp)[..., 1:]
-    return _ratio((c.tp.diff() * wrong).sum(-1), c.fn[..., 0], empty=1.0)
+    return _ratio((c.tp.diff() * wrong).sum(-1), c.fn[..., 0], empty=1.0).clamp(0, 1)
 
 
 def _eer(scores: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:
@@ -244,7 +269,7 @@ def _precision_at(scores: Tensor, targets: Tensor, weights: Tensor | None, fract
     called = c.tp + c.fp
     top = fraction * called[..., -1:]
     found = (c.tp.diff() * _share_below(called, top)).sum(-1)
-    return 1 - _ratio(found, top[..., 0])
+    return 1 - _ratio(found, top[..., 0]).clamp(0, 1)
 
 
 def _recall_at_precision(scores: Tensor, targets: Tensor, weights: Tensor | None, precision: float) -> Tensor:
@@ -286,16 +311,18 @@ recall = _of_counts("recall", _recall, "recall", "Share of positive rows that ar
 
 def f_beta(beta: float = 2.0) -> Metric:
     """F-measure in which recall counts `beta` times as much as precision."""
-    beta = _within("beta", beta, 0, float("inf"))
+    beta = _within("beta", beta, 0, 1e6)
     counts = partial(_f_beta, beta=beta)
-    return _of_counts(f"f_beta({beta:g})", counts, f"F{beta:g}", f"F-measure; recall counts {beta:g} times as much.")
+    explanation = f"F-measure; recall counts {beta:g} times as much as precision."
+    return _of_counts(f"f_beta({_brief(beta)})", counts, f"F{beta:g}", explanation)
 
 
 def partial_auc(max_fpr: float = 0.05) -> Metric:
-    """Area under the ROC curve up to a false-alarm rate, standardised as McClish and scikit-learn do (chance is 0.5)."""
+    """Area under the ROC curve up to a false-alarm rate, standardised as scikit-learn does (chance is 0.5)."""
     max_fpr = _within("max_fpr", max_fpr, 0, 1)
     explanation = f"Area under the ROC curve up to a false-alarm rate of {max_fpr:g}, standardised (chance is 0.5)."
-    return Metric(f"partial_auc({max_fpr:g})", partial(_partial_auc, max_fpr=max_fpr), f"pAUC@{max_fpr:g}", explanation)
+    function = partial(_partial_auc, max_fpr=max_fpr)
+    return Metric(f"partial_auc({_brief(max_fpr)})", function, f"pAUC@{max_fpr:g}", explanation)
 
 
 def precision_at(fraction: float = 0.02) -> Metric:
@@ -303,7 +330,7 @@ def precision_at(fraction: float = 0.02) -> Metric:
     fraction = _within("fraction", fraction, 0, 1)
     explanation = f"Share of positives among the top {fraction:.3g} of the rows (by weight)."
     function = partial(_precision_at, fraction=fraction)
-    return Metric(f"precision_at({fraction:g})", function, f"P@{fraction:g}", explanation)
+    return Metric(f"precision_at({_brief(fraction)})", function, f"P@{fraction:g}", explanation)
 
 
 def recall_at_precision(precision: float = 0.9) -> Metric:
@@ -311,7 +338,7 @@ def recall_at_precision(precision: float = 0.9) -> Metric:
     precision = _within("precision", precision, 0, 1)
     explanation = f"Largest recall of any threshold with a precision of at least {precision:g}."
     function = partial(_recall_at_precision, precision=precision)
-    return Metric(f"recall_at_precision({precision:g})", function, f"R@P{precision:g}", explanation)
+    return Metric(f"recall_at_precision({_brief(precision)})", function, f"R@P{precision:g}", explanation)
 
 
 def _within(name: str, value: Any, low: float, high: float) -> float:
@@ -319,9 +346,14 @@ def _within(name: str, value: Any, low: float, high: float) -> float:
         number = float(value)
     except (TypeError, ValueError):
         number = float("nan")
-    if not low < number <= high or number == float("inf"):
+    if not low < number <= high:
         raise ValueError(f"{name}: expected a number above {low:g} and at most {high:g}, got {value!r}")
     return number
+
+
+def _brief(number: float) -> str:
+    """Write a number as short as finds the same metric again."""
+    return repr(number).removesuffix(".0")
 
 
 PLAIN = {
@@ -352,7 +384,8 @@ def get_metric(name: str) -> Metric:
     """Find a metric by name: `"f1"`, `"best_f1"`, `"partial_auc(0.05)"`, or an alias of the paper such as `"mcr"`."""
     if not isinstance(name, str):
         raise TypeError(f"metric: expected a name, got {type(name).__name__}")
-    plain = name.strip().lower().replace("-", "_").replace(" ", "")
+    head, bracket, settings = name.lower().replace(" ", "").partition("(")
+    plain = head.replace("-", "_") + bracket + settings
     if plain.startswith("best_"):
         return get_metric(plain.removeprefix("best_")).best
     plain = ALIASES.get(plain, plain)
@@ -362,6 +395,6 @@ def get_metric(name: str) -> Metric:
     if call and call[1] in FAMILIES:
         return FAMILIES[call[1]](*([call[2]] if call[2] else []))
     known = [*PLAIN, *FAMILIES, *ALIASES]
-    near = difflib.get_close_matches(plain.split("(")[0], known, n=3, cutoff=0.5)
+    near = difflib.get_close_matches(plain.partition("(")[0], known, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join([*PLAIN, *FAMILIES])}"
     raise ValueError(f"metric: unknown name {name!r}; {hint}")
