@@ -1,0 +1,303 @@
+from __future__ import annotations
+
+import copy
+import functools
+import pickle
+import threading
+
+import numpy as np
+import pytest
+import sklearn.metrics as sk
+import torch
+import torchmetrics.classification as tm
+
+from metricgrad.black_box import as_metric, black_box
+from metricgrad.metrics import auc, f1, get_metric
+
+SCORES = torch.randn(3, 2, 30, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+TARGETS = (torch.rand(3, 2, 30, generator=torch.Generator().manual_seed(1)) < 0.4).long()
+WEIGHTS = torch.rand(3, 2, 30, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+
+
+def profit(y_true: np.ndarray, y_pred: np.ndarray) -> float:
+    return 10 * y_true[y_pred == 1].sum() - 3 * y_pred.sum()
+
+
+def mean_score(y_true: np.ndarray, y_score: np.ndarray) -> float:
+    return float(y_score.mean())
+
+
+def fails_on_the_fifth(y_true: np.ndarray, y_score: np.ndarray) -> float:
+    if np.array_equal(y_score, SCORES[2, 0].numpy()) or np.array_equal(y_score, SCORES[2, 1].numpy()):
+        raise ZeroDivisionError("nothing to share")
+    return 0.5
+
+
+# ---- the loss -------------------------------------------------------------------------------------------------------
+
+
+def test_a_metric_of_scikit_learn_gives_the_loss_of_the_built_in_one() -> None:
+    metric = black_box(sk.roc_auc_score, higher_is_better=True, value_range=(0, 1))
+    torch.testing.assert_close(metric(SCORES, TARGETS), auc(SCORES, TARGETS))
+    torch.testing.assert_close(metric(SCORES, TARGETS, WEIGHTS), auc(SCORES, TARGETS, WEIGHTS))
+    assert (metric.name, metric.takes_weights, metric.bounded, metric.thresholded) == (
+        "roc_auc_score",
+        True,
+        True,
+        False,
+    )
+
+
+def test_labels_are_what_scores_of_at_least_zero_say() -> None:
+    metric = black_box(sk.f1_score, higher_is_better=True, value_range=(0, 1), labels=True)
+    torch.testing.assert_close(metric(SCORES, TARGETS, WEIGHTS), f1(SCORES, TARGETS, WEIGHTS))
+    assert metric.thresholded
+
+
+def test_probabilities_are_the_sigmoid_of_scores() -> None:
+    metric = black_box(functools.partial(sk.log_loss, labels=[0, 1]), probabilities=True)
+    expected = torch.nn.functional.binary_cross_entropy_with_logits(SCORES, TARGETS.double(), reduction="none")
+    torch.testing.assert_close(metric(SCORES, TARGETS), expected.mean(-1))
+    assert metric.name == "log_loss"
+
+
+@pytest.mark.parametrize(
+    ("higher_is_better", "value_range", "loss"),
+    [(False, None, 17.0), (True, None, -17.0), (False, (0, 20), 0.85), (True, (0, 20), 0.15)],
+)
+def test_a_value_becomes_a_loss_and_back(higher_is_better: bool, value_range, loss: float) -> None:
+    metric = black_box(lambda y, s: 17, name="gain", higher_is_better=higher_is_better, value_range=value_range)
+    assert float(metric([1.0], [1])) == pytest.approx(loss)
+    assert metric.shown(metric([1.0], [1])) == "gain 17.0000"
+    assert metric.higher_is_better is higher_is_better
+    assert metric.bounded is (value_range is not None)
+
+
+@pytest.mark.parametrize("value", [1, True, np.float32(1), np.int64(1), np.array(1.0), torch.tensor(1.0)])
+def test_any_single_number_will_do(value: object) -> None:
+    assert black_box(lambda y, s: value)([0.0], [1]) == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_scores_of_any_float_type_reach_the_callable_in_double_precision(dtype: torch.dtype) -> None:
+    def check(y_true: np.ndarray, y_score: np.ndarray) -> float:
+        assert (y_true.dtype, y_score.dtype) == (np.int64, np.float64)
+        return 0.25
+
+    assert black_box(check)(SCORES.to(dtype), TARGETS.bool()).dtype == dtype
+
+
+def test_a_callable_that_sorts_in_place_changes_nothing_for_others() -> None:
+    def sorting(y_true: np.ndarray, y_score: np.ndarray) -> float:
+        y_true.sort()
+        y_score.sort()
+        return 0.0
+
+    scores, targets = SCORES.clone(), TARGETS.clone()
+    black_box(sorting)(scores, targets)
+    black_box(sorting, labels=True).best(scores, targets)
+    assert torch.equal(scores, SCORES)
+    assert torch.equal(targets, TARGETS)
+
+
+# ---- weights --------------------------------------------------------------------------------------------------------
+
+
+def test_rows_of_weight_zero_are_left_out() -> None:
+    metric, weights = black_box(mean_score), torch.zeros(30)
+    weights[:10] = 3
+    torch.testing.assert_close(metric(SCORES, TARGETS, weights), metric(SCORES[..., :10], TARGETS[..., :10]))
+
+
+def test_unequal_weights_need_a_callable_that_takes_them() -> None:
+    metric = black_box(mean_score)
+    assert not metric.takes_weights
+    with pytest.raises(ValueError, match=r"weights: expected equal weights, for metric 'mean_score' has no argument "):
+        metric(SCORES, TARGETS, WEIGHTS)
+
+
+# ---- what goes wrong ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", [None, 2])
+def test_an_exception_is_reported_with_the_first_set_that_caused_it(workers: int | None) -> None:
+    rows = rf"set \(2, 0\) \(30 rows, {int(TARGETS[2, 0].sum())} positive, scores from -\d\S+ to \d\S+\)"
+    message = rf"metric 'fails_on_the_fifth' failed on {rows}: ZeroDivisionError: nothing to share"
+    with pytest.raises(ValueError, match=message) as caught:
+        black_box(fails_on_the_fifth, workers=workers)(SCORES, TARGETS)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+@pytest.mark.parametrize(
+    ("value", "quoted"),
+    [
+        (float("nan"), "nan"),
+        (np.float64("inf"), "inf"),
+        (None, "None"),
+        ("0.5", "'0.5'"),
+        (np.array([0.5]), r"array\(\[0.5\]\)"),
+        ((0.5, 1), r"\(0.5, 1\)"),
+        (1j, "1j"),
+    ],
+)
+def test_anything_but_one_finite_number_is_reported_with_its_set(value: object, quoted: str) -> None:
+    with pytest.raises(
+        ValueError, match=rf"'odd': expected one finite number, got {quoted} on the set \(1 rows, 1 pos"
+    ):
+        black_box(lambda y, s: value, name="odd")([0.5], [1])
+
+
+def test_a_value_outside_its_range_is_reported_with_its_set() -> None:
+    metric = black_box(lambda y, s: 3.0, name="odd", value_range=(0, 1))
+    with pytest.raises(ValueError, match=r"'odd': expected a value from 0 to 1, got 3.0 on set 0 "):
+        metric(SCORES[0], TARGETS[0])
+
+
+def test_a_value_that_rounding_put_outside_its_range_is_put_back() -> None:
+    assert black_box(lambda y, s: 1 + 1e-12, higher_is_better=True, value_range=(0, 1))(SCORES, TARGETS).max() == 0
+
+
+def test_an_empty_set_is_reported_as_such_where_the_callable_fails_on_it() -> None:
+    with pytest.raises(ValueError, match=r"failed on set 0 \(0 rows, 0 positive, no scores\): ZeroDivisionError"):
+        black_box(lambda y, s: 1 / len(y))(SCORES[0], TARGETS[0], torch.zeros(30))
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"fn": 3}, TypeError, r"fn: expected a callable \(y_true, y_score\) -> float, got 3"),
+        ({"fn": dict}, TypeError, "fn: expected a callable .* got <class 'dict'>"),
+        ({"value_range": (1, 0)}, ValueError, r"value_range: expected two finite .* lower first, got \(1, 0\)"),
+        ({"value_range": (0, np.inf)}, ValueError, r"value_range: expected two finite numbers"),
+        ({"value_range": 3}, ValueError, "value_range: expected two finite numbers, the lower first, got 3"),
+        ({"candidates": 0}, ValueError, "candidates: expected a whole number of at least 1, got 0"),
+        ({"workers": 0}, ValueError, "workers: expected a whole number of at least 1, or None, got 0"),
+        ({"workers": 1.5}, ValueError, "workers: expected a whole number of at least 1, or None, got 1.5"),
+        ({"pool": "fibre"}, ValueError, "pool: expected 'thread' or 'process', got 'fibre'"),
+        ({"labels": True, "probabilities": True}, ValueError, "probabilities: expected False where labels is True"),
+        ({"fn": lambda y, s: 0, "pool": "process"}, ValueError, "fn: expected a callable that can be pickled .*lambda"),
+    ],
+)
+def test_bad_options_are_refused_at_once(options: dict, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        black_box(options.pop("fn", mean_score), **options)
+
+
+# ---- the best threshold ---------------------------------------------------------------------------------------------
+
+
+def test_the_best_form_is_exact_where_there_are_no_more_positives_than_candidates() -> None:
+    metric = black_box(sk.f1_score, higher_is_better=True, value_range=(0, 1), labels=True, candidates=30)
+    torch.testing.assert_close(metric.best(SCORES, TARGETS, WEIGHTS), f1.best(SCORES, TARGETS, WEIGHTS))
+    assert metric.best.name == "best_f1_score"
+    assert not metric.best.thresholded
+
+
+def test_the_best_form_lies_between_the_exact_one_and_the_extremes() -> None:
+    metric = black_box(sk.f1_score, higher_is_better=True, value_range=(0, 1), labels=True, candidates=3)
+    losses = metric.best(SCORES, TARGETS)
+    assert (losses >= f1.best(SCORES, TARGETS) - 1e-12).all()
+    assert (losses <= f1(torch.ones_like(SCORES), TARGETS) + 1e-12).all()
+
+
+def test_the_best_form_costs_at_most_two_calls_more_than_candidates() -> None:
+    calls = []
+    metric = black_box(lambda y, labels: calls.append(labels.sum()) or len(calls), labels=True, candidates=5)
+    metric.best(SCORES[0, 0], TARGETS[0, 0])
+    assert len(calls) <= 7
+    assert {0, 30} <= set(calls)
+
+
+def test_the_best_form_of_a_set_without_positives_tries_nothing_and_everything() -> None:
+    metric = black_box(profit, higher_is_better=True, labels=True)
+    assert metric.best(SCORES, torch.zeros_like(TARGETS)).tolist() == [[0, 0]] * 3
+
+
+# ---- workers --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pool", ["thread", "process"])
+def test_workers_give_what_one_would(pool) -> None:
+    options = {"higher_is_better": True, "labels": True}
+    serial, parallel = black_box(profit, **options), black_box(profit, **options, workers=2, pool=pool)
+    assert torch.equal(parallel(SCORES, TARGETS), serial(SCORES, TARGETS))
+    assert torch.equal(parallel.best(SCORES, TARGETS), serial.best(SCORES, TARGETS))
+
+
+def test_a_failure_in_another_process_names_the_set() -> None:
+    metric = black_box(fails_on_the_fifth, workers=2, pool="process")
+    with pytest.raises(ValueError, match=r"failed on set \(2, 0\) .*: ZeroDivisionError: nothing to share"):
+        metric(SCORES, TARGETS)
+
+
+def test_threads_end_with_the_call() -> None:
+    before = threading.active_count()
+    black_box(mean_score, workers=4)(SCORES, TARGETS)
+    assert threading.active_count() <= before
+
+
+# ---- as_metric ------------------------------------------------------------------------------------------------------
+
+
+def test_names_and_metrics_are_taken_as_they_are() -> None:
+    assert as_metric("f1") is f1
+    assert as_metric(f1) is f1
+    assert as_metric("best_f_beta(3)").name == "best_f_beta(3)"
+
+
+def test_a_callable_becomes_a_black_box() -> None:
+    assert as_metric(mean_score).name == "mean_score"
+    torch.testing.assert_close(as_metric(mean_score)(SCORES, TARGETS), SCORES.mean(-1))
+
+
+@pytest.mark.parametrize("spec", [None, 3, ["f1"], tm.BinaryF1Score])
+def test_anything_else_is_a_type_error(spec: object) -> None:
+    with pytest.raises(TypeError, match="metric: expected a name, a Metric, a torchmetrics object or a callable, got"):
+        as_metric(spec)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        (tm.BinaryAUROC(), "auc"),
+        (tm.BinaryAveragePrecision(), "average_precision"),
+        (tm.BinaryF1Score(), "f1"),
+        (tm.BinaryF1Score(threshold=0.9), "f1"),
+        (tm.BinaryMatthewsCorrCoef(), "mcc"),
+        (tm.BinaryJaccardIndex(), "jaccard"),
+    ],
+)
+def test_a_torchmetrics_object_is_taken_and_left_as_it_was(theirs: tm.BinaryF1Score, ours: str) -> None:
+    theirs.update(torch.tensor([0.9, 0.1, 0.8]), torch.tensor([1, 0, 0]))
+    before = float(theirs.compute())
+    wrapped, metric = as_metric(theirs), get_metric(ours)
+    value = wrapped.value(wrapped(SCORES, TARGETS))
+    torch.testing.assert_close(value, metric.value(metric(SCORES, TARGETS)), atol=1e-6, rtol=0)
+    assert wrapped.thresholded is metric.thresholded
+    assert wrapped.higher_is_better
+    theirs._computed = None
+    assert float(theirs.compute()) == before
+
+
+def test_a_torchmetrics_object_that_gives_no_number_is_reported() -> None:
+    with pytest.raises(ValueError, match="metric: expected a torchmetrics object with higher_is_better, got BinaryROC"):
+        as_metric(tm.BinaryROC())
+
+
+def test_a_torchmetrics_object_has_a_best_form_by_search() -> None:
+    assert (as_metric(tm.BinaryF1Score()).best(SCORES, TARGETS) <= as_metric(tm.BinaryF1Score())(SCORES, TARGETS)).all()
+
+
+# ---- the record -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("metric", [black_box(profit, labels=True), black_box(profit, labels=True).best])
+def test_a_black_box_survives_copying_and_pickling(metric) -> None:
+    for other in (copy.deepcopy(metric), pickle.loads(pickle.dumps(metric))):
+        assert torch.equal(other(SCORES, TARGETS), metric(SCORES, TARGETS))
+
+
+def test_a_wrapped_torchmetrics_object_survives_copying_and_pickling() -> None:
+    metric = as_metric(tm.BinaryAUROC())
+    for other in (copy.deepcopy(metric), pickle.loads(pickle.dumps(metric))):
+        assert torch.equal(other(SCORES, TARGETS), metric(SCORES, TARGETS))
