@@ -120,11 +120,12 @@ def as_metric(spec: Any) -> Metric:
         return spec
     if isinstance(spec, str):
         return get_metric(spec)
-    if isinstance(spec, type) or not callable(spec):
-        raise TypeError(f"metric: expected a name, a Metric, a torchmetrics object or a callable, got {spec!r}")
-    if all(callable(getattr(spec, method, None)) for method in ("update", "compute", "reset")):
-        return _of_torchmetrics(spec)
-    return black_box(spec)
+    if not isinstance(spec, type):
+        if all(callable(getattr(spec, method, None)) for method in ("update", "compute", "reset")):
+            return _of_torchmetrics(spec)
+        if callable(spec):
+            return black_box(spec)
+    raise TypeError(f"metric: expected a name, a Metric, a torchmetrics object or a callable, got {spec!r}")
 
 
 def _of_torchmetrics(spec: Any) -> Metric:
