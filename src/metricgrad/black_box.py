@@ -8,6 +8,7 @@ import math
 import numbers
 import pickle
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -22,7 +23,8 @@ from metricgrad.metrics import Metric, get_metric
 
 Array = NDArray[Any]
 Pool = Literal["thread", "process"]
-BACKENDS = {"thread": "threading", "process": "loky"}
+Passed = Literal["scores", "probabilities", "labels"]
+Outcome = float | ValueError
 
 
 def black_box(
@@ -154,8 +156,6 @@ class Torchmetrics:
 
 # ---- one call a set ------------------------------------------------------------------------------------------------
 
-Passed = Literal["scores", "probabilities", "labels"]
-
 
 @dataclass(frozen=True)
 class Rows:
@@ -197,19 +197,22 @@ class BlackBox:
     def _mapped(
         self, judge: Callable[[Rows], float], scores: Tensor, targets: Tensor, weights: Tensor | None
     ) -> Tensor:
-        sets = self._sets(scores, targets, weights)
-        outcomes: Iterable[float | ValueError]
-        if self.workers is None or self.workers == 1:
-            outcomes = (_attempt(judge, rows) for rows in sets)
-        else:
-            jobs = joblib.Parallel(n_jobs=self.workers, backend=BACKENDS[self.pool], max_nbytes=None)
-            outcomes = jobs(joblib.delayed(_attempt)(judge, rows) for rows in sets)
-        losses = []
-        for outcome in outcomes:
+        losses, sets = [], list(self._sets(scores, targets, weights))
+        for outcome in self._outcomes(functools.partial(_attempt, judge), sets):
             if isinstance(outcome, ValueError):
                 raise outcome
             losses.append(outcome)
         return torch.tensor(losses, dtype=torch.float64).reshape(scores.shape[:-1]).to(scores)
+
+    def _outcomes(self, attempt: Callable[[Rows], Outcome], sets: list[Rows]) -> Iterable[Outcome]:
+        if self.workers is None or self.workers == 1:
+            return map(attempt, sets)
+        if self.pool == "thread":
+            with ThreadPoolExecutor(self.workers) as threads:
+                return list(threads.map(attempt, sets))
+        # joblib keeps its processes for the next call, so that only the first pays for their start.
+        processes = joblib.Parallel(n_jobs=self.workers, backend="loky", max_nbytes=None)
+        return list(processes(joblib.delayed(attempt)(rows) for rows in sets))
 
     def _sets(self, scores: Tensor, targets: Tensor, weights: Tensor | None) -> Iterator[Rows]:
         s, t = scores.detach().cpu().double().numpy(), targets.detach().cpu().long().numpy()
@@ -266,7 +269,7 @@ class BlackBox:
         return min(max(loss, 0.0), 1.0) if self.bounded else loss
 
 
-def _attempt(judge: Callable[[Rows], float], rows: Rows) -> float | ValueError:
+def _attempt(judge: Callable[[Rows], float], rows: Rows) -> Outcome:
     """Return an error rather than raise it, so that of several workers the first set reports, as it does with one."""
     try:
         return judge(rows)
@@ -297,7 +300,7 @@ def _check_counts(candidates: Any, workers: Any) -> None:
 
 
 def _check_pool(pool: Any, fn: Callable[..., Any]) -> None:
-    if pool not in BACKENDS:
+    if pool not in ("thread", "process"):
         raise ValueError(f"pool: expected 'thread' or 'process', got {pool!r}")
     if pool == "process":
         try:
