@@ -1,1 +1,84 @@
-"""x"""
+"""Gradients for metrics that have none: models trained directly for F1, average precision, AUC or any black box.
+
+Public names are loaded when first used, so that `import metricgrad` costs nothing and the command answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from metricgrad._version import __version__ as __version__
+
+if TYPE_CHECKING:
+    from metricgrad import datasets as datasets
+    from metricgrad import metrics as metrics
+    from metricgrad.black_box import as_metric as as_metric
+    from metricgrad.black_box import black_box as black_box
+    from metricgrad.bundle import load_universal as load_universal
+    from metricgrad.estimator import MetricClassifier as MetricClassifier
+    from metricgrad.loss import SurrogateLoss as SurrogateLoss
+    from metricgrad.metrics import Metric as Metric
+    from metricgrad.metrics import get_metric as get_metric
+    from metricgrad.recipe import Recipe as Recipe
+    from metricgrad.surrogate import Surrogate as Surrogate
+    from metricgrad.threshold import best_threshold as best_threshold
+    from metricgrad.universal import fit_universal as fit_universal
+
+__all__ = [
+    "Metric",
+    "MetricClassifier",
+    "Recipe",
+    "Surrogate",
+    "SurrogateLoss",
+    "__version__",
+    "as_metric",
+    "best_threshold",
+    "black_box",
+    "datasets",
+    "fit_universal",
+    "get_metric",
+    "load_universal",
+    "metrics",
+]
+
+_HOMES = {
+    "Metric": "metrics",
+    "MetricClassifier": "estimator",
+    "Recipe": "recipe",
+    "Surrogate": "surrogate",
+    "SurrogateLoss": "loss",
+    "as_metric": "black_box",
+    "best_threshold": "threshold",
+    "black_box": "black_box",
+    "fit_universal": "universal",
+    "get_metric": "metrics",
+    "load_universal": "bundle",
+}
+"""The module each public name lives in."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        globals()[name] = found = getattr(import_module(f"metricgrad.{_HOMES[name]}"), name)
+        return found
+    if name in __all__:
+        return import_module(f"metricgrad.{name}")
+    raise AttributeError(f"module 'metricgrad' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+class _Package(ModuleType):
+    """Keeps a public name from being covered by the module of the same name: Python would set it when it imports it."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _HOMES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
