@@ -1,0 +1,225 @@
+"""The command `metricgrad`: the only place that prints. Imports sit inside commands, so that help answers at once."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from metricgrad._version import __version__
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from metricgrad.datasets import TableRow
+
+PROBLEM, INTERRUPTED = 2, 130
+
+
+class OneLineErrors(TyperGroup):
+    """Runs commands; bad input and files become one line on stderr and exit code 2, Ctrl-C one line and 130."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # whoever read our output has seen enough; typer ends quietly
+            raise
+        except (ValueError, TypeError, OSError) as error:
+            if ctx.params.get("traceback"):
+                traceback.print_exception(error)
+            typer.echo(f"metricgrad: error: {one_line(error)}", err=True)
+            raise typer.Exit(PROBLEM) from None
+        except KeyboardInterrupt:
+            typer.echo("metricgrad: interrupted", err=True)
+            raise typer.Exit(INTERRUPTED) from None
+
+
+def one_line(error: Exception) -> str:
+    """Say what went wrong in one line; the system's errors name the file first."""
+    said = str(error)
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        said = f"{error.filename}: {error.strerror}"
+    return " ".join(said.split()) or type(error).__name__
+
+
+app = typer.Typer(
+    name="metricgrad",
+    cls=OneLineErrors,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+universal = typer.Typer(no_args_is_help=True, help="Fit universal surrogates, and list those that are bundled.")
+app.add_typer(universal, name="universal")
+
+
+def show_version(wanted: bool) -> None:
+    """Print the version and leave."""
+    if wanted:
+        typer.echo(f"metricgrad {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show the version and leave.")
+    ] = False,
+    traceback: Annotated[bool, typer.Option("--traceback", help="Show where an error came from.")] = False,
+) -> None:
+    """Train models directly for the metric they are judged by: F1, average precision, AUC, MCC, or any black box."""
+
+
+# ---- what there is -------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def data(
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Folder of Parquet files to look in first; METRICGRAD_DATA if not given.")
+    ] = None,
+) -> None:
+    """Show Table 1: the datasets held here beside the paper's, and what is missing or partial."""
+    from rich.table import Table
+
+    from metricgrad.datasets import table1
+
+    rows = table1(data_dir)
+    table = Table(title="Table 1: ours / the paper's (- where there is none)")
+    table.add_column("dataset", no_wrap=True)
+    for heading in ("rows", "features", "positive"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("state")
+    for row in rows:
+        table.add_row(row.name, *_counts(row), _state(row))
+    _print(table)
+    for row in rows:
+        for note in _notes(row):
+            typer.echo(f"{row.name}: {note}")
+
+
+def _counts(row: TableRow) -> tuple[str, str, str]:
+    """Write rows, features and positive share, each ours / the paper's."""
+    both = (row.ours, row.paper)
+    return (
+        " / ".join(f"{there.rows:,}" if there else "-" for there in both),
+        " / ".join(f"{there.features}" if there else "-" for there in both),
+        " / ".join(f"{there.positive_share:.2%}" if there else "-" for there in both),
+    )
+
+
+def _state(row: TableRow) -> str:
+    """Write whether a dataset is complete, a subset, missing or unreadable, and whether its hash is not a known one."""
+    word = row.status.partition(":")[0]
+    return word if row.verified or row.ours is None else f"{word}, unverified"
+
+
+def _notes(row: TableRow) -> list[str]:
+    """Write what is missing from a dataset, how to get it, and why it differs from the paper's."""
+    state, _, detail = row.status.partition(": ")
+    detail = f"a subset, {detail}" if state == "subset" else detail.removeprefix(f"{row.name} ")
+    return [note for note in (detail, row.remark) if note]
+
+
+@app.command()
+def metrics() -> None:
+    """List every metric: how people know it, which way is better, whether a threshold matters, what it says."""
+    from metricgrad.metrics import ALIASES, FAMILIES, builtin_metrics
+
+    for metric in builtin_metrics():
+        better = "higher is better" if metric.higher_is_better else "lower is better"
+        threshold = "; the threshold matters" if metric.thresholded else ""
+        typer.echo(f"{metric.name:<26}{metric.label}, {better}{threshold}\n    {metric.explanation}")
+    typer.echo(f"\nOther names: {', '.join(f'{alias} = {name}' for alias, name in ALIASES.items())}.")
+    typer.echo(f"{', '.join(FAMILIES)} take any other number: f_beta(0.5).")
+    typer.echo("Where the threshold matters, best_f1 and the like cut each set at its own best threshold.")
+
+
+# ---- universal surrogates ------------------------------------------------------------------------------------------
+
+
+@universal.command("fit")
+def universal_fit(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME", help="Metrics, such as best_f1.", show_default=False)
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Fit every surrogate that is bundled.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for the files and their index.")] = Path("metricgrad-universal"),
+    seed: Annotated[int, typer.Option(min=0, help="Of the random sets and the network.")] = 0,
+    families: Annotated[int | None, typer.Option(min=1, help="Families of 8 random sets; default as bundled.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Steps of fitting; default as bundled.")] = None,
+) -> None:
+    """Fit the universal surrogates of some metrics to random sets (Eq. 3), and say how faithful each is."""
+    from dataclasses import replace
+
+    from metricgrad.bundle import bundled_names, fit_bundled
+    from metricgrad.metrics import get_metric
+    from metricgrad.universal import THOROUGH
+
+    if bool(names) == every:
+        raise ValueError("NAME: expected at least one metric or --all, and not both")
+    chosen = bundled_names() if every else list(dict.fromkeys(get_metric(name).name for name in names or ()))
+    fitting = replace(THOROUGH, seed=seed, families=families or THOROUGH.families, steps=steps or THOROUGH.steps)
+    out.mkdir(parents=True, exist_ok=True)
+    with _progress() as bars:
+        whole, part = bars.add_task("surrogates", total=len(chosen)), bars.add_task("starting", total=None)
+
+        def report(what: str, done: int, total: int) -> None:
+            bars.update(part, description=what, completed=done, total=total)
+
+        for name, entry in fit_bundled(chosen, out, fitting, report):
+            bars.advance(whole)
+            gap, spearman = _fidelity(entry)
+            # Not typer's echo, which would write through the bars.
+            print(f"{name}: gap {gap}, Spearman {spearman}, {out / entry['file']}", flush=True)
+
+
+@universal.command("list")
+def universal_list() -> None:
+    """List the bundled surrogates: how far each is from its metric on random sets it has not seen."""
+    from rich.table import Table
+
+    from metricgrad.bundle import bundled_index
+
+    table = Table(title="Bundled universal surrogates, on unseen random sets of 400 rows")
+    table.add_column("metric", no_wrap=True)
+    for heading in ("gap", "Spearman", "random sets", "steps"):
+        table.add_column(heading, justify="right")
+    for name, entry in bundled_index().items():
+        fitting = entry["fitting"]
+        table.add_row(name, *_fidelity(entry), f"{8 * fitting['families']:,}", f"{fitting['steps']:,}")
+    _print(table)
+
+
+def _fidelity(entry: dict[str, Any]) -> tuple[str, str]:
+    """Write the gap and the Spearman correlation of a bundled surrogate."""
+    held_out = entry["held_out_sets_of_400"]
+    return f"{held_out['gap']:.4f}", f"{held_out['spearman']:.4f}"
+
+
+# ---- how things are shown ------------------------------------------------------------------------------------------
+
+
+def _print(table: Any) -> None:
+    """Print a table of rich's, plain where nobody sees colours."""
+    from rich.console import Console
+
+    Console().print(table)
+
+
+def _progress() -> Progress:
+    """Return bars on stderr that tell what is done, how much, and how long it will take; they go when it is over."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    screen = Console(stderr=True)
+    # Lines for stdout go above the bars on a screen, but stay on stdout if it is a file.
+    above = sys.stdout.isatty()
+    return Progress(*columns, console=screen, transient=True, redirect_stdout=above, disable=not screen.is_terminal)
