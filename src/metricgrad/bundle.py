@@ -1,0 +1,171 @@
+"""Surrogates on disk: bundled for the built-in metrics, cached for black boxes; verified, never executed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict
+from datetime import datetime, timezone
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
+
+from metricgrad._version import __version__
+from metricgrad.metrics import Metric, builtin_metrics, get_metric
+from metricgrad.sampling import BroadSets, PaperSets
+from metricgrad.surrogate import CONSTRUCTIONS, Construction, Surrogate
+from metricgrad.universal import (
+    KIN,
+    ON_DEMAND,
+    PAPER_FITTING,
+    THOROUGH,
+    Fitting,
+    Progress,
+    construction_for,
+    draw_corpus,
+    fidelity,
+    fit_to_corpus,
+    fit_universal,
+    new_surrogate,
+)
+
+WEIGHTS = Path(__file__).parent / "weights"
+
+
+@lru_cache(maxsize=1)
+def bundled_index() -> dict[str, Any]:
+    """Return what is known of every bundled surrogate, by the name of its metric."""
+    index: dict[str, Any] = json.loads((WEIGHTS / "index.json").read_text(encoding="utf-8"))
+    return index
+
+
+def load_universal(name: str) -> Surrogate:
+    """Load a bundled surrogate by the name of its metric (`"best_f1"`), verified against its SHA-256."""
+    index = bundled_index()
+    if name not in index:
+        raise ValueError(f"metric: no bundled surrogate for {name!r}; there is one for {', '.join(sorted(index))}")
+    return open_surrogate(WEIGHTS / index[name]["file"], index[name]["sha256"])
+
+
+def open_surrogate(path: Path, sha256: str | None = None) -> Surrogate:
+    """Load a surrogate from a safetensors file; nothing in the file is ever executed."""
+    if not path.is_file():
+        raise FileNotFoundError(f"start: expected a surrogate file, got {str(path)!r}, which does not exist")
+    if sha256 is not None and (got := hashlib.sha256(path.read_bytes()).hexdigest()) != sha256:
+        raise ValueError(f"{path.name}: expected SHA-256 {sha256}, got {got}; reinstall metricgrad")
+    try:
+        with safe_open(path, framework="pt") as file:
+            construction = Construction.from_dict(json.loads(file.metadata()["construction"]))
+        state = {name: tensor.to(torch.float32) for name, tensor in load_file(path).items()}
+        surrogate = Surrogate(construction)
+        surrogate.load_state_dict(state)
+    except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"{path.name}: expected a surrogate saved by metricgrad, got {error}") from error
+    return surrogate.eval()
+
+
+def save_surrogate(surrogate: Surrogate, path: Path) -> str:
+    """Save a surrogate in half precision; write beside and rename; return the SHA-256 of the file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    half = {k: v.to(torch.float16 if v.ndim else v.dtype).contiguous() for k, v in surrogate.state_dict().items()}
+    part = path.with_suffix(f".{os.getpid()}.part")
+    save_file(half, part, metadata={"construction": json.dumps(surrogate.construction.as_dict())})
+    part.replace(path)
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def universal_for(
+    metric: Metric, construction: Construction | str | None = None, progress: Progress | None = None
+) -> Surrogate:
+    """Return the universal surrogate of a metric: bundled, or from the cache, or fitted now and cached.
+
+    A metric that is not built in is known by what it does: its losses on a few random sets make its fingerprint. The
+    paper's construction is fitted to the paper's random sets.
+    """
+    usual = construction_for(metric)
+    sets: BroadSets | PaperSets
+    if construction == "paper":
+        construction, sets, fitting = CONSTRUCTIONS["paper"], PaperSets(), PAPER_FITTING
+    else:
+        construction = usual if construction in (None, "default") else construction
+        sets, fitting = BroadSets(weighted=metric.takes_weights), ON_DEMAND
+    if construction == usual and is_builtin(metric) and metric.name in bundled_index():
+        return load_universal(metric.name)
+    path = _cache() / f"{_fingerprint(metric, construction, sets, fitting)}.safetensors"
+    if not path.exists():
+        save_surrogate(fit_universal(metric, sets, construction, fitting, progress), path)
+    return open_surrogate(path)
+
+
+def _cache() -> Path:
+    folder = os.environ.get("METRICGRAD_CACHE") or platformdirs.user_cache_dir("metricgrad")
+    return Path(folder) / "universal"
+
+
+def _fingerprint(metric: Metric, *how: Any) -> str:
+    probes = BroadSets(weighted=metric.takes_weights)(4, KIN, 100, torch.Generator().manual_seed(0))
+    losses = [round(float(loss), 6) for loss in metric(*probes).double()]
+    if len(set(losses)) == 1:
+        raise ValueError(f"metric: {metric.name!r} is constant ({losses[0]:g} on every random set); nothing to learn")
+    return hashlib.sha256(json.dumps([losses, repr(how)]).encode()).hexdigest()[:32]
+
+
+def is_builtin(metric: Metric) -> bool:
+    """Whether a metric is ours, and not a black box of the same name."""
+    function = getattr(metric.function, "func", metric.function)
+    return bool(function.__module__ == "metricgrad.metrics")
+
+
+# ---- fitting what is bundled ---------------------------------------------------------------------------------------
+
+
+def bundled_names() -> list[str]:
+    """Return the forms of the built-in metrics that get a surrogate; the best recall is always 0, so it gets none."""
+    forms = [form for metric in builtin_metrics() for form in dict.fromkeys((metric.name, metric.best.name))]
+    return [name for name in forms if name != "best_recall"]
+
+
+def fit_bundled(
+    names: list[str], folder: Path = WEIGHTS, fitting: Fitting = THOROUGH, progress: Progress | None = None
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Fit, save and index surrogates of built-in metrics, yielding each as it is done; kin share their random sets."""
+    metrics = [get_metric(name) for name in names]
+    for construction in dict.fromkeys(construction_for(metric) for metric in metrics):
+        alike = [metric for metric in metrics if construction_for(metric) == construction]
+        corpus = draw_corpus(alike, new_surrogate(construction, fitting.seed), BroadSets(), fitting, progress)
+        for metric, true in zip(alike, corpus.true.unbind(-1), strict=True):
+            surrogate = new_surrogate(construction, fitting.seed)
+            fit_to_corpus(surrogate, corpus.pooled, true, fitting, metric, progress)
+            yield metric.name, _keep(metric, surrogate, folder, fitting)
+
+
+def _keep(metric: Metric, surrogate: Surrogate, folder: Path, fitting: Fitting) -> dict[str, Any]:
+    path = folder / f"{metric.name.replace('(', '_').replace(')', '')}.safetensors"
+    digest = save_surrogate(surrogate, path)
+    kept = open_surrogate(path, digest)
+    unseen = BroadSets()(500, KIN, 400, torch.Generator().manual_seed(fitting.seed + 1_000_000))
+    entry = {
+        "file": path.name,
+        "sha256": digest,
+        "construction": surrogate.construction.as_dict(),
+        "fitting": asdict(fitting),
+        "held_out_sets_of_400": fidelity(kept, metric, unseen),
+        "command": f"metricgrad universal fit '{metric.name}' --seed {fitting.seed}",
+        "version": __version__,
+        "date": datetime.now(timezone.utc).date().isoformat(),
+    }
+    index_path = folder / "index.json"
+    index = json.loads(index_path.read_text(encoding="utf-8")) if index_path.exists() else {}
+    index[metric.name] = entry
+    part = index_path.with_suffix(f".{os.getpid()}.part")
+    part.write_text(json.dumps(dict(sorted(index.items())), indent=1) + "\n", encoding="utf-8")
+    part.replace(index_path)
+    bundled_index.cache_clear()
+    return entry

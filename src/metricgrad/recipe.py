@@ -1,0 +1,154 @@
+"""Recipes: how a model is trained, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+ORDERS = ("model", "surrogate")
+MODES = ("eval", "train", "both")
+SCHEDULES = ("cosine", "constant")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How Algorithm 1 is run; the defaults are the recipe `default`.
+
+    Parameters
+    ----------
+    rounds : int
+        Passes of the outer loop (T).
+    model_steps, surrogate_steps : int
+        Steps of the model (K_alpha) and of the surrogate (K_beta) in a round.
+    first : {"model", "surrogate"}
+        Which of the two goes first in a round; the paper's text says model, the authors' program surrogate.
+    set_size : int
+        Rows in a set (N). Data with no more rows than that is used whole, in every set.
+    sets : int
+        Sets a model step.
+    refine_sets : int
+        Sets a surrogate step.
+    positive_share : float, optional
+        Share of positives in a set; None draws rows as they come. `"auto"`: as they come, but at least a quarter and
+        at most three quarters.
+    restore : bool
+        Weigh the rows of a stratified set so that classes count as they do in the data.
+    warmup : int
+        Model steps of cross-entropy before the first round. Every loss gets them, baselines too.
+    anchor : float
+        How much cross-entropy is mixed into the loss the model follows.
+    learning_rate, surrogate_rate : float
+        Of the two Adams.
+    schedule : {"cosine", "constant"}
+        Of the model's learning rate, started anew after the warm-up.
+    clip : float, optional
+        Largest gradient norm, of model and surrogate.
+    refine_mode : {"eval", "train", "both"}
+        Mode of the model while refining. `"both"` is the authors' program: true losses of evaluation mode, surrogate
+        losses of training mode.
+    noise : float
+        Largest noise on refined scores, in units of their spread: each set gets its own share of it.
+    relational : float
+        See `SurrogateLoss`.
+    construction : {"default", "paper"}
+        How a surrogate is built.
+    form : {"best", "zero"}
+        See `SurrogateLoss`.
+    trust, trust_cap : float, int
+        Before the first round, refine until the Spearman correlation of surrogate and metric on fresh sets is at
+        least `trust`, for at most `trust_cap` steps.
+    check_every : int
+        Rounds between looks at the validation rows.
+    """
+
+    name: str = "default"
+    rounds: int = 1_000
+    model_steps: int = 3
+    surrogate_steps: int = 2
+    first: str = "model"
+    set_size: int = 400
+    sets: int = 1
+    refine_sets: int = 8
+    positive_share: float | str | None = "auto"
+    restore: bool = True
+    warmup: int = 3_000
+    anchor: float = 0.0
+    learning_rate: float = 1e-3
+    surrogate_rate: float = 1e-3
+    schedule: str = "cosine"
+    clip: float | None = None
+    refine_mode: str = "eval"
+    noise: float = 0.3
+    relational: float = 0.0
+    construction: str = "default"
+    form: str = "best"
+    trust: float = 0.8
+    trust_cap: int = 3_000
+    check_every: int = 25
+
+    def __post_init__(self) -> None:
+        for choice, allowed in (("first", ORDERS), ("refine_mode", MODES), ("schedule", SCHEDULES)):
+            if getattr(self, choice) not in allowed:
+                raise ValueError(f"{choice}: expected one of {', '.join(allowed)}, got {getattr(self, choice)!r}")
+        for count in ("model_steps", "sets", "refine_sets", "check_every"):
+            if getattr(self, count) < 1:
+                raise ValueError(f"{count}: expected at least 1, got {getattr(self, count)}")
+        for count in ("rounds", "warmup", "surrogate_steps", "trust_cap", "noise", "anchor"):
+            if getattr(self, count) < 0:
+                raise ValueError(f"{count}: expected at least 0, got {getattr(self, count)}")
+        if self.set_size < 2:
+            raise ValueError(f"set_size: expected at least 2, got {self.set_size}")
+        for rate in ("learning_rate", "surrogate_rate"):
+            if not getattr(self, rate) > 0:
+                raise ValueError(f"{rate}: expected a positive number, got {getattr(self, rate)}")
+
+    @property
+    def steps(self) -> int:
+        """Model steps in all."""
+        return self.warmup + self.rounds * self.model_steps
+
+    def share_of(self, prevalence: float) -> float | None:
+        """Return the share of positives in a set drawn from data of this prevalence; None for a natural draw."""
+        if self.positive_share != "auto":
+            return None if self.positive_share is None else float(self.positive_share)
+        return min(max(prevalence, 0.25), 0.75)
+
+
+RECIPES = {
+    "default": Recipe(),
+    "paper": Recipe(
+        name="paper",
+        rounds=300_000,
+        model_steps=3,
+        surrogate_steps=10,
+        first="surrogate",
+        set_size=100,
+        refine_sets=1,
+        positive_share=0.5,
+        restore=False,
+        warmup=0,
+        learning_rate=1e-5,
+        surrogate_rate=1e-5,
+        schedule="constant",
+        clip=1e-5,
+        refine_mode="both",
+        noise=0.0,
+        construction="paper",
+        trust=-1.0,
+        check_every=1_000,
+    ),
+}
+
+
+def get_recipe(spec: Recipe | str, **changes: Any) -> Recipe:
+    """Return a recipe by name or as given, with some fields changed."""
+    if isinstance(spec, str):
+        if spec not in RECIPES:
+            raise ValueError(f"recipe: expected one of {', '.join(RECIPES)} or a Recipe, got {spec!r}")
+        spec = RECIPES[spec]
+    if not isinstance(spec, Recipe):
+        raise TypeError(f"recipe: expected a name or a Recipe, got {spec!r}")
+    unknown = set(changes) - {field.name for field in fields(Recipe)}
+    if unknown:
+        raise ValueError(f"recipe: expected fields of Recipe, got {', '.join(sorted(unknown))}")
+    return replace(spec, **changes)

@@ -1,0 +1,69 @@
+"""The best threshold of a metric: exact, over every cut the scores allow, and always between two scores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from metricgrad.curves import confusion_curve, descending_order
+from metricgrad.metrics import Metric, checked_sets
+
+FEW = 100
+
+
+@torch.no_grad()
+def best_threshold(metric: Metric, scores: Any, targets: Any, weights: Any = None) -> float:
+    """Return the threshold that loses least under a thresholded metric; `scores >= threshold` is called positive.
+
+    Exact for metrics of confusion counts: all midpoints between neighbouring scores, and both extremes, are tried at
+    once. A black box is tried at the midpoints nearest to 100 quantiles, one call each. Of equally good thresholds the
+    highest is returned.
+
+    Parameters
+    ----------
+    metric : Metric
+        One that has a threshold; for any other the answer is 0.
+    scores, targets, weights : array-like
+        One set, `(n,)`.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> from metricgrad.metrics import f1
+    >>> best_threshold(f1, [0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1])
+    0.225
+    """
+    if not metric.thresholded:
+        return 0.0
+    scores, targets, weights = checked_sets(scores, targets, weights)
+    if scores.ndim != 1:
+        raise ValueError(f"scores: expected one set, (n,), got the shape {tuple(scores.shape)}")
+    if not len(scores):
+        raise ValueError("scores: expected at least one row, got none")
+    scores = scores.double()
+    ranked = scores[descending_order(scores)]
+    if metric.counts is not None:
+        cut = int(metric.counts(confusion_curve(scores, targets, weights)).argmin())
+        return _between(ranked, cut)
+    cuts = torch.linspace(0, len(ranked), min(FEW, len(ranked) + 1)).round().long().unique().tolist()
+    thresholds = list(dict.fromkeys(_between(ranked, cut) for cut in cuts))
+    losses = torch.stack([metric(scores - threshold, targets, weights) for threshold in thresholds])
+    return thresholds[int(losses.argmin())]
+
+
+def _between(ranked: torch.Tensor, cut: int) -> float:
+    """Return a threshold that calls the `cut` highest scores positive, or where ties forbid it, those above them."""
+    highest, lowest = float(ranked[0]), float(ranked[-1])
+    margin = max((highest - lowest) / len(ranked), 1e-6 * max(1.0, abs(highest), abs(lowest)))
+    above = ranked[ranked > ranked[cut]] if cut < len(ranked) else ranked
+    if not len(above):
+        return highest + margin
+    if cut == len(ranked):
+        return lowest - margin
+    upper, lower = float(above[-1]), float(ranked[cut])
+    middle = lower + (upper - lower) / 2
+    return middle if middle > lower else upper

@@ -1,0 +1,263 @@
+"""Algorithm 1 as a generator of rounds: the model follows the loss, whatever loss it is; the loss is kept true."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Generator, Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from metricgrad.baselines import CrossEntropy
+from metricgrad.loss import SurrogateLoss
+from metricgrad.metrics import Metric
+from metricgrad.recipe import Recipe
+from metricgrad.sampling import SetSampler
+
+
+class Rows(NamedTuple):
+    """Features `(rows, features)`, targets `(rows,)` and, if any, weights `(rows,)`."""
+
+    x: Tensor
+    y: Tensor
+    w: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Round:
+    """What one round did: the loss the model followed, how true it is, and the true loss on validation rows."""
+
+    phase: str
+    number: int
+    of: int
+    loss: float
+    gap: float
+    trust: float
+    validation: float
+    best: bool
+    seconds: float
+
+
+def train(
+    model: nn.Module,
+    loss: nn.Module,
+    rows: Rows,
+    recipe: Recipe,
+    *,
+    validation: Rows | None = None,
+    metric: Metric | None = None,
+    seed: int = 0,
+) -> Generator[Round, None, None]:
+    """Train a model in place, yielding every round; when the generator ends or is closed, the model is the best seen.
+
+    Parameters
+    ----------
+    model : module
+        `(..., features)` -> `(...)`.
+    loss : module
+        `(scores, targets, weights)` -> scalar. A `SurrogateLoss` that is not frozen is refined on the way.
+    rows : Rows
+        What to train on.
+    recipe : Recipe
+        How.
+    validation, metric : Rows, Metric
+        Where and by what the best model is chosen, the cross-entropy start included; without, the last one stays.
+    seed : int
+        Of the draws.
+    """
+    sets = _Draws(rows, recipe, seed)
+    guard = _Guard(model, metric, validation)
+    begun = time.perf_counter()
+    try:
+        if recipe.warmup:
+            optimizer, pace = _optimizer(model, recipe, recipe.warmup)
+            for done in range(0, recipe.warmup, recipe.model_steps):
+                steps = min(recipe.model_steps, recipe.warmup - done)
+                value = _model_steps(model, CrossEntropy(), sets, recipe, optimizer, pace, steps)
+                last = done + steps == recipe.warmup
+                checked = guard.check() if last or _due(done // recipe.model_steps, recipe) else _UNSEEN
+                nothing = float("nan")
+                yield Round("warm-up", done + steps, recipe.warmup, value, nothing, nothing, *checked, _since(begun))
+        else:
+            guard.check()
+        trust = _earn_trust(model, loss, sets, recipe)
+        optimizer, pace = _optimizer(model, recipe, recipe.rounds * recipe.model_steps)
+        for number in range(recipe.rounds):  # line 2
+            if recipe.first == "surrogate":
+                _surrogate_steps(model, loss, sets, recipe)
+            value = _model_steps(model, loss, sets, recipe, optimizer, pace, recipe.model_steps)  # lines 3-7
+            if recipe.first == "model":
+                _surrogate_steps(model, loss, sets, recipe)  # lines 8-12
+            checked = _UNSEEN
+            if number + 1 == recipe.rounds or _due(number, recipe):
+                checked, trust = guard.check(), _trust(model, loss, sets, recipe)
+            gap = loss.gap if isinstance(loss, SurrogateLoss) else float("nan")
+            yield Round("rounds", number + 1, recipe.rounds, value, gap, trust, *checked, _since(begun))
+    finally:
+        guard.restore()
+
+
+_UNSEEN = (float("nan"), False)
+
+
+def _model_steps(
+    model: nn.Module,
+    loss: nn.Module,
+    sets: _Draws,
+    recipe: Recipe,
+    optimizer: torch.optim.Optimizer,
+    pace: torch.optim.lr_scheduler.LRScheduler,
+    steps: int,
+) -> float:
+    """Lines 4-7: the model follows the loss."""
+    model.train()
+    anchor, total = CrossEntropy(), torch.zeros(())
+    for x, y, w in sets.draw(steps, recipe.sets):
+        optimizer.zero_grad()
+        scores = model(x)
+        value = loss(scores, y, w)
+        if recipe.anchor:
+            value = value + recipe.anchor * anchor(scores, y, w)
+        value.backward()
+        if recipe.clip is not None:
+            nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)
+        optimizer.step()
+        pace.step()
+        total += value.detach()
+    if not bool(total.isfinite()):
+        raise ValueError(f"loss: expected finite numbers while training, got {float(total)}; are the features scaled?")
+    return float(total) / steps
+
+
+def _surrogate_steps(model: nn.Module, loss: nn.Module, sets: _Draws, recipe: Recipe, steps: int | None = None) -> None:
+    """Lines 9-12: the surrogate follows the metric, on the scores of a model that stands still."""
+    steps = recipe.surrogate_steps if steps is None else steps
+    if not isinstance(loss, SurrogateLoss) or loss.frozen or not steps:
+        return
+    if recipe.refine_mode == "eval":
+        (x, y, w), *_ = sets.draw(1, steps * recipe.refine_sets)
+        loss.refine(_noisy(_scores(model, x), recipe.noise, sets.generator), y, w, steps)
+        return
+    for x, y, w in sets.draw(steps, recipe.refine_sets):
+        judged = _scores(model, x) if recipe.refine_mode == "both" else None
+        model.train()
+        with torch.no_grad():
+            scores = model(x)
+        loss.refine(_noisy(scores, recipe.noise, sets.generator), y, w, judged=judged)
+
+
+@torch.no_grad()
+def _scores(model: nn.Module, x: Tensor) -> Tensor:
+    model.eval()
+    scores: Tensor = model(x)
+    return scores
+
+
+def _noisy(scores: Tensor, noise: float, generator: torch.Generator) -> Tensor:
+    """Perturb each set by its own share of the noise, so that the surrogate learns what moving a score does."""
+    if not noise:
+        return scores
+    share = noise * torch.rand(*scores.shape[:-1], 1, generator=generator)
+    return scores + share * scores.std(-1, keepdim=True) * torch.randn(scores.shape, generator=generator)
+
+
+def _trust(model: nn.Module, loss: nn.Module, sets: _Draws, recipe: Recipe) -> float:
+    """Return the correlation of surrogate and metric on fresh sets of the current model."""
+    if not isinstance(loss, SurrogateLoss):
+        return float("nan")
+    (x, y, w), *_ = sets.draw(1, 32)
+    return loss.fidelity(_noisy(_scores(model, x), recipe.noise, sets.generator), y, w)["spearman"]
+
+
+def _earn_trust(model: nn.Module, loss: nn.Module, sets: _Draws, recipe: Recipe) -> float:
+    """Refine before the first round until the surrogate can be trusted, or the cap is reached."""
+    trust = _trust(model, loss, sets, recipe)
+    if not isinstance(loss, SurrogateLoss) or loss.frozen or recipe.trust <= -1:
+        return trust
+    taken = 0
+    while not trust >= recipe.trust and taken < recipe.trust_cap:
+        steps = min(50, recipe.trust_cap - taken)
+        _surrogate_steps(model, loss, sets, recipe, steps)
+        taken += steps
+        trust = _trust(model, loss, sets, recipe)
+    if not trust >= recipe.trust:
+        warnings.warn(
+            f"the surrogate of {loss.metric.label} is not faithful yet: correlation {trust:.2f} on fresh sets after "
+            f"{taken} steps, below {recipe.trust:.2f}; the best model on validation rows is kept all the same",
+            stacklevel=3,
+        )
+    return trust
+
+
+def _optimizer(
+    model: nn.Module, recipe: Recipe, steps: int
+) -> tuple[torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler]:
+    optimizer = torch.optim.Adam(model.parameters(), recipe.learning_rate, fused=True)
+
+    def pace(step: int) -> float:
+        return 1.0 if recipe.schedule == "constant" else (1 + math.cos(math.pi * min(step / max(steps, 1), 1))) / 2
+
+    return optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, pace)
+
+
+def _due(number: int, recipe: Recipe) -> bool:
+    return (number + 1) % recipe.check_every == 0
+
+
+def _since(begun: float) -> float:
+    return time.perf_counter() - begun
+
+
+class _Draws:
+    """Sets of rows for steps; data no larger than a set is used whole."""
+
+    def __init__(self, rows: Rows, recipe: Recipe, seed: int) -> None:
+        self.rows = rows
+        self.whole = len(rows.y) <= recipe.set_size
+        self.generator = torch.Generator().manual_seed(seed)
+        share = None if self.whole else recipe.share_of(float(rows.y.float().mean()))
+        size = max(min(recipe.set_size, len(rows.y)), 2)
+        self.sampler = SetSampler(rows.y, size, share, recipe.restore, rows.w, self.generator)
+
+    def draw(self, steps: int, sets: int) -> Iterator[Rows]:
+        """Yield the sets of each step: x `(sets, n, features)`, y and w `(sets, n)`."""
+        if self.whole:
+            x, y = self.rows.x.expand(sets, -1, -1), self.rows.y.expand(sets, -1)
+            w = torch.ones_like(y) if self.rows.w is None else self.rows.w.expand(sets, -1)
+            yield from (Rows(x, y, w) for _ in range(steps))
+            return
+        rows, weights = self.sampler.draw(steps * sets)
+        for some, heavy in zip(rows.view(steps, sets, -1), weights.view(steps, sets, -1), strict=True):
+            yield Rows(self.rows.x[some], self.rows.y[some], heavy)
+
+
+class _Guard:
+    """Keeps the model that loses least on validation rows."""
+
+    def __init__(self, model: nn.Module, metric: Metric | None, validation: Rows | None) -> None:
+        self.model, self.validation = model, validation
+        self.metric = None if metric is None else metric.best
+        self.least = float("inf")
+        self.state: dict[str, Tensor] | None = None
+
+    def check(self) -> tuple[float, bool]:
+        """Return the true loss on the validation rows, and whether it is the least so far."""
+        if self.metric is None or self.validation is None:
+            return _UNSEEN
+        x, y, w = self.validation
+        now = float(self.metric(_scores(self.model, x), y, w))
+        if now < self.least:
+            self.least, self.state = now, deepcopy(self.model.state_dict())
+            return now, True
+        return now, False
+
+    def restore(self) -> None:
+        """Give the model the best weights seen, if any were compared."""
+        if self.state is not None:
+            self.model.load_state_dict(self.state)
+        self.model.eval()

@@ -1,0 +1,178 @@
+"""Universal surrogates: a metric learned from random sets, once, whatever the data will be (Eq. 3)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from scipy.stats import spearmanr
+from torch import Tensor
+
+from metricgrad.metrics import Metric
+from metricgrad.sampling import BroadSets, PaperSets, Sets
+from metricgrad.surrogate import Construction, Surrogate, meta_loss
+
+KIN = 8
+Progress = Callable[[str, int, int], None]
+"""Called as `progress(what, done, total)`."""
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """How a universal surrogate is fitted: `families` times 8 sets are judged once by the metric, then learned."""
+
+    families: int = 32_000
+    steps: int = 20_000
+    batch: int = 64
+    learning_rate: float = 2e-3
+    relational: float = 0.3
+    sizes: tuple[int, ...] = (50, 100, 200, 400, 400, 800, 2000)
+    seed: int = 0
+
+
+THOROUGH = Fitting()
+ON_DEMAND = Fitting(families=1_000, steps=3_000)
+"""For black boxes: 8,000 calls of the metric."""
+PAPER_FITTING = Fitting(steps=3_000, learning_rate=1e-3, relational=0.0, sizes=(100,))
+"""For the paper's construction, whose g is learned too: sixteen fresh sets of 100 a step."""
+
+
+class Corpus(NamedTuple):
+    """Random sets, pooled, and their true losses: `(families, 8, q)` and `(families, 8, metrics)`."""
+
+    pooled: Tensor
+    true: Tensor
+
+
+def construction_for(metric: Metric) -> Construction:
+    """Return how a surrogate of this metric is built: one that looks at zero must not lose it by centring."""
+    return Construction(
+        standardise="scale" if metric.thresholded else "shift", link="sigmoid" if metric.bounded else "linear"
+    )
+
+
+def fit_universal(
+    metric: Metric,
+    sets: BroadSets | PaperSets | None = None,
+    construction: Construction | str | None = None,
+    fitting: Fitting = THOROUGH,
+    progress: Progress | None = None,
+) -> Surrogate:
+    """Fit a surrogate to a metric on random sets (Eq. 3).
+
+    Parameters
+    ----------
+    metric : Metric
+        What to imitate, in the form to train on (`get_metric("best_f1")`).
+    sets : BroadSets or PaperSets, optional
+        Where random sets come from; broad by default.
+    construction : Construction or {"default", "paper"}, optional
+        How the surrogate is built; by default as suits the metric.
+    fitting : Fitting
+        How many sets and steps.
+    progress : callable, optional
+        Called as `progress(what, done, total)`.
+
+    Returns
+    -------
+    Surrogate
+    """
+    sets = BroadSets(weighted=metric.takes_weights) if sets is None else sets
+    if construction is None:
+        construction = construction_for(metric)
+    surrogate = new_surrogate(construction, fitting.seed)
+    if surrogate.fixed_pool:
+        corpus = draw_corpus([metric], surrogate, sets, fitting, progress)
+        fit_to_corpus(surrogate, corpus.pooled, corpus.true[..., 0], fitting, metric, progress)
+    else:
+        _fit_to_fresh_sets(surrogate, metric, sets, fitting, progress)
+    return surrogate.eval()
+
+
+def new_surrogate(construction: Construction | str, seed: int) -> Surrogate:
+    """Return an unfitted surrogate whose weights depend on the seed alone, leaving the global generator as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return Surrogate(construction)
+
+
+def draw_corpus(
+    metrics: list[Metric],
+    surrogate: Surrogate,
+    sets: BroadSets | PaperSets,
+    fitting: Fitting,
+    progress: Progress | None = None,
+) -> Corpus:
+    """Draw random sets once, pool each and have every metric judge it."""
+    pooled, true = [], []
+    for done, drawn in _families(sets, fitting, per_draw=16):
+        with torch.no_grad():
+            pooled.append(surrogate.pool(*drawn).view(-1, KIN, surrogate.g.width))
+        true.append(torch.stack([metric(*drawn) for metric in metrics], -1).view(-1, KIN, len(metrics)))
+        if progress:
+            progress("judging random sets", done, fitting.families)
+    return Corpus(torch.cat(pooled), torch.cat(true))
+
+
+def _families(sets: BroadSets | PaperSets, fitting: Fitting, per_draw: int) -> Iterator[tuple[int, Sets]]:
+    generator = torch.Generator().manual_seed(fitting.seed)
+    for turn, done in enumerate(range(0, fitting.families, per_draw)):
+        count = min(per_draw, fitting.families - done)
+        yield done + count, sets(count, KIN, fitting.sizes[turn % len(fitting.sizes)], generator)
+
+
+def fit_to_corpus(
+    surrogate: Surrogate,
+    pooled: Tensor,
+    true: Tensor,
+    fitting: Fitting,
+    metric: Metric,
+    progress: Progress | None = None,
+) -> None:
+    """Fit h to pooled sets, `(families, 8, q)`, and their true losses, `(families, 8)`."""
+    if float(true.max() - true.min()) < 1e-6:
+        raise ValueError(f"metric: {metric.name!r} is constant ({float(true.min()):g} on every random set)")
+    low, high = (0.0, 1.0) if metric.bounded else (float(true.min()), float(true.max()))
+    true = (true - low) / (high - low)
+    generator = torch.Generator().manual_seed(fitting.seed)
+    for _ in _schedule(surrogate, fitting, progress):
+        rows = torch.randint(len(true), (fitting.batch,), generator=generator)
+        meta_loss(surrogate.judge(pooled[rows]), true[rows], fitting.relational).backward()
+    surrogate.low.fill_(low)
+    surrogate.high.fill_(high)
+
+
+def _fit_to_fresh_sets(
+    surrogate: Surrogate, metric: Metric, sets: BroadSets | PaperSets, fitting: Fitting, progress: Progress | None
+) -> None:
+    generator = torch.Generator().manual_seed(fitting.seed)
+    for step in _schedule(surrogate, fitting, progress):
+        drawn = sets(2, KIN, fitting.sizes[step % len(fitting.sizes)], generator)
+        true = metric(*drawn).view(-1, KIN)
+        meta_loss(surrogate(*drawn).view(-1, KIN), true).backward()
+
+
+def _schedule(surrogate: Surrogate, fitting: Fitting, progress: Progress | None) -> Iterator[int]:
+    """Step Adam after every turn of the caller's loop, with a short warm-up and a cosine to zero."""
+    optimizer = torch.optim.Adam(surrogate.parameters(), fitting.learning_rate)
+    for step in range(fitting.steps):
+        pace = min(1, (step + 1) / 300) * (1 + math.cos(math.pi * step / fitting.steps)) / 2
+        optimizer.param_groups[0]["lr"] = fitting.learning_rate * pace
+        optimizer.zero_grad()
+        yield step
+        optimizer.step()
+        if progress and step % 50 == 49:
+            progress("fitting the surrogate", step + 1, fitting.steps)
+
+
+@torch.no_grad()
+def fidelity(surrogate: Surrogate, metric: Metric, sets: Sets) -> dict[str, float]:
+    """Return the mean gap and the Spearman correlation of surrogate and metric on some sets."""
+    true, smooth = metric(*sets), surrogate(*sets)
+    return {
+        "gap": float((true - smooth).abs().mean()),
+        "spearman": float(spearmanr(true.numpy(), smooth.numpy()).statistic),
+    }
