@@ -1,0 +1,123 @@
+"""The package as a stranger meets it: its names, its README, its records."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from typer.testing import CliRunner
+
+import metricgrad
+from metricgrad.cli import app
+
+ROOT = Path(__file__).parent.parent
+DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+
+
+def run(code: str) -> str:
+    """Run some code in a fresh interpreter and return what it prints."""
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+
+
+# ---- names ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_version_is_the_one_installed_and_cited() -> None:
+    assert metricgrad.__version__ == importlib.metadata.version("metricgrad")
+    assert f"\nversion: {metricgrad.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+
+
+@pytest.mark.parametrize("name", metricgrad.__all__)
+def test_every_public_name_resolves_and_is_documented(name: str) -> None:
+    found = getattr(metricgrad, name)
+    assert name in dir(metricgrad)
+    if name != "__version__":
+        assert inspect.getdoc(found)
+
+
+def test_type_checkers_are_told_the_same_names() -> None:
+    tree = ast.parse(inspect.getsource(metricgrad))
+    told = {alias.asname for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert told - {None} == set(metricgrad.__all__)
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'metricgrad' has no attribute 'no_such_name'"):
+        _ = metricgrad.no_such_name
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    heavy = "{'torch', 'numpy', 'sklearn', 'pandas', 'typer', 'rich'}"
+    assert run(f"import sys, metricgrad; print({heavy} & set(sys.modules))") == "set()"
+
+
+@pytest.mark.parametrize(
+    "first",
+    ["import metricgrad.black_box", "from metricgrad.black_box import as_metric", "metricgrad.MetricClassifier"],
+)
+def test_a_public_name_is_not_covered_by_the_module_of_that_name(first: str) -> None:
+    assert run(f"import metricgrad; {first}; print(metricgrad.black_box.__name__)") == "black_box"
+
+
+def test_submodules_are_there_without_importing_them() -> None:
+    assert run("import metricgrad; print(len(metricgrad.datasets.names()))") == "11"
+    assert isinstance(metricgrad.datasets, ModuleType)
+
+
+# ---- README --------------------------------------------------------------------------------------------------------
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("code", blocks("python"), ids=lambda code: re.search(r"\w+\(", code)[0].rstrip("("))
+def test_the_code_of_the_readme_runs(code: str) -> None:
+    exec(compile(code, "README.md", "exec"), {"__name__": "readme"})
+
+
+@pytest.mark.parametrize("line", [line for block in blocks("sh") for line in block.splitlines()])
+def test_the_commands_of_the_readme_exist(line: str) -> None:
+    program, *arguments = line.partition("#")[0].split()
+    if program == "metricgrad":
+        assert CliRunner().invoke(app, [*arguments, "--help"]).exit_code == 0
+    elif program == "make":
+        assert re.search(rf"^{arguments[0]}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    else:
+        assert line == "pip install ."
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_links_to_our_own_files_lead_somewhere(page: str) -> None:
+    for link in re.findall(r"\]\(([^)#:]+)\)", (ROOT / page).read_text()):
+        assert (ROOT / link).exists(), link
+
+
+# ---- records -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", DECISIONS, ids=lambda path: path.stem)
+def test_a_decision_is_short_and_complete(path: Path) -> None:
+    text = path.read_text()
+    assert len(text.splitlines()) < 30
+    assert text.startswith(f"# {path.stem[:4]}: ")
+    for part in ("Context", "Choice", "Consequence", "Status"):
+        assert f"**{part}.**" in text
+    assert re.search(r"\*\*Status\.\*\* (Accepted|Replaced by \d{4})", text)
+
+
+def test_decisions_are_numbered_without_a_gap() -> None:
+    assert [int(path.stem[:4]) for path in DECISIONS] == list(range(1, len(DECISIONS) + 1))
+
+
+def test_the_paper_is_the_preferred_citation() -> None:
+    _, _, preferred = (ROOT / "CITATION.cff").read_text().partition("preferred-citation:")
+    assert "Learning Surrogate Losses" in preferred
+    assert "1905.10108" in preferred
