@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import datetime, timezone
 from functools import lru_cache
@@ -15,7 +16,8 @@ from typing import Any
 import platformdirs
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save
+from torch import Tensor
 
 from metricgrad._version import __version__
 from metricgrad.metrics import Metric, builtin_metrics, get_metric
@@ -57,16 +59,16 @@ def load_universal(name: str) -> Surrogate:
 def open_surrogate(path: Path, sha256: str | None = None) -> Surrogate:
     """Load a surrogate from a safetensors file; nothing in the file is ever executed."""
     if not path.is_file():
-        raise FileNotFoundError(f"start: expected a surrogate file, got {str(path)!r}, which does not exist")
+        raise FileNotFoundError(f"{path.name}: expected a surrogate file, got nothing at {str(path)!r}")
     if sha256 is not None and (got := hashlib.sha256(path.read_bytes()).hexdigest()) != sha256:
         raise ValueError(f"{path.name}: expected SHA-256 {sha256}, got {got}; reinstall metricgrad")
     try:
         with safe_open(path, framework="pt") as file:
             construction = Construction.from_dict(json.loads(file.metadata()["construction"]))
-        state = {name: tensor.to(torch.float32) for name, tensor in load_file(path).items()}
-        surrogate = Surrogate(construction)
+            state = {name: file.get_tensor(name).to(torch.float32) for name in file.keys()}  # noqa: SIM118
+        surrogate = new_surrogate(construction, seed=0)
         surrogate.load_state_dict(state)
-    except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
+    except (SafetensorError, AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise ValueError(f"{path.name}: expected a surrogate saved by metricgrad, got {error}") from error
     return surrogate.eval()
 
@@ -74,11 +76,21 @@ def open_surrogate(path: Path, sha256: str | None = None) -> Surrogate:
 def save_surrogate(surrogate: Surrogate, path: Path) -> str:
     """Save a surrogate in half precision; write beside and rename; return the SHA-256 of the file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    half = {k: v.to(torch.float16 if v.ndim else v.dtype).contiguous() for k, v in surrogate.state_dict().items()}
+    state = {name: _halved(tensor).contiguous() for name, tensor in surrogate.state_dict().items()}
+    content = save(state, metadata={"construction": json.dumps(surrogate.construction.as_dict())})
+    _replace(path, content)
+    return hashlib.sha256(content).hexdigest()
+
+
+def _halved(tensor: Tensor) -> Tensor:
+    half = tensor.half()
+    return half if tensor.ndim and bool(half.isfinite().all()) else tensor
+
+
+def _replace(path: Path, content: bytes) -> None:
     part = path.with_suffix(f".{os.getpid()}.part")
-    save_file(half, part, metadata={"construction": json.dumps(surrogate.construction.as_dict())})
+    part.write_bytes(content)
     part.replace(path)
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def universal_for(
@@ -99,8 +111,9 @@ def universal_for(
     if construction == usual and is_builtin(metric) and metric.name in bundled_index():
         return load_universal(metric.name)
     path = _cache() / f"{_fingerprint(metric, construction, sets, fitting)}.safetensors"
-    if not path.exists():
-        save_surrogate(fit_universal(metric, sets, construction, fitting, progress), path)
+    with suppress(FileNotFoundError, ValueError):  # not there yet, or damaged: then it is fitted
+        return open_surrogate(path)
+    save_surrogate(fit_universal(metric, sets, construction, fitting, progress), path)
     return open_surrogate(path)
 
 
@@ -164,8 +177,6 @@ def _keep(metric: Metric, surrogate: Surrogate, folder: Path, fitting: Fitting) 
     index_path = folder / "index.json"
     index = json.loads(index_path.read_text(encoding="utf-8")) if index_path.exists() else {}
     index[metric.name] = entry
-    part = index_path.with_suffix(f".{os.getpid()}.part")
-    part.write_text(json.dumps(dict(sorted(index.items())), indent=1) + "\n", encoding="utf-8")
-    part.replace(index_path)
+    _replace(index_path, (json.dumps(dict(sorted(index.items())), indent=1) + "\n").encode())
     bundled_index.cache_clear()
     return entry

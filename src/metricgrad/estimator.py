@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Iterator
+from contextlib import nullcontext
+from copy import deepcopy
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
 from metricgrad.baselines import BASELINES
@@ -20,15 +23,18 @@ from metricgrad.black_box import as_metric
 from metricgrad.loss import SurrogateLoss
 from metricgrad.metrics import Metric
 from metricgrad.model import build_model
-from metricgrad.progress import shown_rounds
+from metricgrad.progress import shown_rounds, work_bar
 from metricgrad.recipe import Recipe, get_recipe
 from metricgrad.splits import folds, split
+from metricgrad.table import Table, centre_and_scale, checked_weights, merged, scaled
 from metricgrad.threshold import best_threshold
 from metricgrad.trainer import Round, Rows, train
+from metricgrad.universal import Progress
 
 METHODS = ("sl-r", "sl-s", "sl-u")
-MERGED_UP_TO = 10_000
+FOLDS = 5
 CHUNK = 65_536
+DTYPES = (np.float64, np.float32)
 Array = NDArray[Any]
 
 
@@ -48,13 +54,14 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         How to train.
     threshold : {"validation", "cv"} or float
         Where scores are cut: at the best threshold of the validation rows, of 5-fold cross-validation (as the paper
-        says; trains six models), or as given.
+        says; trains six models), or as given. Metrics of the ranking alone are cut at 0.
     validation_fraction : float
         Share of the rows kept for choosing checkpoint and threshold.
     standardise : bool
-        Centre and scale every feature first (sparse input is only scaled).
+        Centre and scale every feature first (sparse input is only scaled; it is made dense to train).
     warm_start : bool
-        Start from the model of the last `fit`.
+        Start from the model of the last `fit`, with its scale and classes. There is no `partial_fit`: checkpoint and
+        threshold are chosen on validation rows, which a stream of small batches does not have.
     random_state : int, RandomState or None
         Seed of the split, the weights and the draws; None is 0: the same data gives the same model.
     verbose : bool
@@ -66,6 +73,8 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         The labels; the second is the positive one.
     threshold_ : float
         Where the raw scores of the model are cut; `decision_function` is already shifted by it.
+    network_ : torch module
+        The trained model, on scaled features.
     history_ : list of Round
         What every round did.
     validation_loss_ : float
@@ -82,6 +91,9 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     >>> model.score(X, y) > 0.9
     True
     """
+
+    network_: nn.Module
+    classes_: Array
 
     def __init__(
         self,
@@ -126,35 +138,53 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self
         """
         metric, recipe = as_metric(self.metric), get_recipe(self.recipe)
-        self._check_arguments(metric)
-        X, targets = self._checked_table(X, y)
-        weights = None if sample_weight is None else _checked_weights(sample_weight, X)
-        if weights is not None and not metric.takes_weights and np.ptp(weights):
-            raise ValueError(f"sample_weight: expected none, for the metric {metric.name!r} takes no weights")
-        if metric.takes_weights and len(targets) <= MERGED_UP_TO:
-            X, targets, weights = _merged(X, targets, weights)
+        self._check_arguments()
         seed = _seed(self.random_state)
-        self._fit_scaling(X, weights)
-        parts = split(targets, seed, test=0.0, validation=self.validation_fraction)
-        table = Table(self._scaled(X), targets, weights)
+        start = self.network_ if self.warm_start and hasattr(self, "network_") else None
+        table = self._table(X, y, sample_weight, metric, going_on=start is not None)
+        parts = split(table.targets, seed, test=0.0, validation=self.validation_fraction)
+        if len(np.unique(table.targets[parts.validation])) < 2:
+            warnings.warn("y: one class has a single row, so the validation rows hold one class only", stacklevel=2)
         with torch.random.fork_rng(devices=[]):
-            self._train(table, parts.train, parts.validation, metric, recipe, seed)
-            self.threshold_ = self._choose_threshold(table, parts.validation, metric, recipe, seed)
-        kept = table.rows(parts.validation)
-        shifted = _score(self.network_, kept.x) - self.threshold_
+            trained = self._train(table, parts.train, parts.validation, metric, recipe, seed, start)
+            self.network_, self.history_, self.interrupted_ = trained
+            kept = table.rows(parts.validation)
+            self.threshold_ = self._choose_threshold(table, kept, metric, recipe, seed)
+        shifted = _scores(self.network_, kept.x) - self.threshold_
         self.validation_loss_ = float(metric(shifted, kept.y, kept.w))
         return self
 
-    def _check_arguments(self, metric: Metric) -> None:
+    def _check_arguments(self) -> None:
         if self.method not in (*METHODS, *BASELINES):
             raise ValueError(f"method: expected one of {', '.join((*METHODS, *BASELINES))}, got {self.method!r}")
-        if isinstance(self.threshold, str) and self.threshold not in ("validation", "cv"):
-            raise ValueError(f"threshold: expected 'validation', 'cv' or a number, got {self.threshold!r}")
-        if not 0 < self.validation_fraction < 1:
-            raise ValueError(f"validation_fraction: expected between 0 and 1, got {self.validation_fraction!r}")
+        if self.threshold not in ("validation", "cv") and not _is_finite(self.threshold):
+            raise ValueError(f"threshold: expected 'validation', 'cv' or a finite number, got {self.threshold!r}")
+        if not (_is_finite(self.validation_fraction) and 0 < self.validation_fraction < 1):
+            raise ValueError(
+                f"validation_fraction: expected a number between 0 and 1, got {self.validation_fraction!r}"
+            )
 
-    def _checked_table(self, X: Any, y: ArrayLike) -> tuple[Any, Array]:
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float32, ensure_min_samples=2)
+    def _table(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, metric: Metric, going_on: bool) -> Table:
+        """Check what the user gave, merge equal rows and scale; a warm start keeps scale, classes and features."""
+        X, targets = self._checked_table(X, y, going_on)
+        weights = None if sample_weight is None else checked_weights(sample_weight, X)
+        if weights is not None and not metric.takes_weights and np.ptp(weights):
+            raise ValueError(
+                f"sample_weight: expected equal weights, for the metric {metric.name!r} takes none, "
+                f"got {weights.min():g} to {weights.max():g}"
+            )
+        if metric.takes_weights:
+            X, targets, weights = merged(X, targets, weights)
+        if len(np.unique(targets)) < 2:
+            raise ValueError("sample_weight: expected a positive weight in both classes, got one class of zeros")
+        if not going_on:
+            self.centre_, self.scale_ = np.zeros(X.shape[1]), np.ones(X.shape[1])
+            if self.standardise:
+                self.centre_, self.scale_ = centre_and_scale(X, weights)
+        return Table(scaled(X, self.centre_, self.scale_), targets, weights)
+
+    def _checked_table(self, X: Any, y: ArrayLike, going_on: bool) -> tuple[Any, Array]:
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=DTYPES, ensure_min_samples=2, reset=not going_on)
         check_classification_targets(y)
         kind = type_of_target(y, input_name="y", raise_unknown=True)
         classes, targets = np.unique(y, return_inverse=True)
@@ -162,88 +192,81 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"Only binary classification is supported. The type of the target is {kind}.")
         if len(classes) < 2:
             raise ValueError(f"y: expected two classes, got one class only: {classes[0]!r}")
+        if going_on and not np.array_equal(classes, self.classes_):
+            raise ValueError(f"y: expected the classes of the last fit, {self.classes_}, to go on, got {classes}")
         self.classes_ = classes
         return X, targets.astype(np.int8)
 
     def _train(
-        self, table: Table, training: Array, validation: Array, metric: Metric, recipe: Recipe, seed: int
-    ) -> None:
-        rows, kept = table.rows(training), table.rows(validation)
-        network = self._start(table.features, seed)
+        self,
+        table: Table,
+        training: Array,
+        validation: Array,
+        metric: Metric,
+        recipe: Recipe,
+        seed: int,
+        start: nn.Module | None = None,
+    ) -> tuple[nn.Module, list[Round], bool]:
+        """Return a trained network, what every round did, and whether Ctrl-C stopped it."""
+        network = build_model(self.model, table.x.shape[1], seed) if start is None else deepcopy(start).float()
         torch.manual_seed(seed)
-        loss = make_loss(self.method, metric, recipe)
+        with work_bar() if self.verbose else nullcontext() as report:
+            loss = make_loss(self.method, metric, recipe, report)
         torch.manual_seed(seed)  # dropout must not depend on the loss: every method starts from the same warm-up
-        self.history_: list[Round] = []
-        self.interrupted_ = False
+        rows, kept = table.rows(training), table.rows(validation)
         rounds = train(network, loss, rows, recipe, validation=kept, metric=metric, seed=seed)
+        history: list[Round] = []
+        interrupted = False
         try:
-            for done in _shown(rounds, metric, self.verbose):
-                self.history_.append(done)
+            for done in shown_rounds(rounds, metric) if self.verbose else rounds:
+                history.append(done)
         except KeyboardInterrupt:
             rounds.close()
-            self.interrupted_ = True
+            interrupted = True
             warnings.warn("fit: stopped by the user; the best model so far is kept", stacklevel=3)
-        self.network_ = network
+        # In double, a row scores the same whatever rows lie beside it; a module of the user's stays as it is.
+        return network.double() if network.name else network, history, interrupted
 
-    def _start(self, features: int, seed: int) -> nn.Module:
-        if self.warm_start and hasattr(self, "network_"):
-            return self.network_
-        return build_model(self.model, features, seed)
-
-    def _choose_threshold(self, table: Table, validation: Array, metric: Metric, recipe: Recipe, seed: int) -> float:
+    def _choose_threshold(self, table: Table, kept: Rows, metric: Metric, recipe: Recipe, seed: int) -> float:
         if not isinstance(self.threshold, str):
             return float(self.threshold)
         if not metric.thresholded or recipe.form == "zero":
             return 0.0
-        if self.threshold == "validation":
-            kept = table.rows(validation)
-            return best_threshold(metric, _score(self.network_, kept.x), kept.y, kept.w)
-        return self._cross_validated(table, metric, recipe, seed)
+        if self.threshold == "cv" and not self.interrupted_:
+            found = self._cross_validated(table, metric, recipe, seed)
+            if found is not None:
+                return found
+        return best_threshold(metric, _scores(self.network_, kept.x), kept.y, kept.w)
 
-    def _cross_validated(self, table: Table, metric: Metric, recipe: Recipe, seed: int) -> float:
-        """Choose the threshold on rows no model has seen: standardised scores of five models, each on its own fold."""
-        chosen, history = self.network_, self.history_
+    def _cross_validated(self, table: Table, metric: Metric, recipe: Recipe, seed: int) -> float | None:
+        """Choose the threshold on rows no model has seen: standardised scores of five models, each on its own fold.
+
+        None if the user stopped one of them.
+        """
         scores, order = [], []
-        for training, held_out in folds(table.targets, 5, seed):
+        for training, held_out in folds(table.targets, FOLDS, seed):
             inner = split(table.targets[training], seed, test=0.0, validation=self.validation_fraction)
-            self._train(table, training[inner.train], training[inner.validation], metric, recipe, seed)
-            unseen = _score(self.network_, table.rows(held_out).x)
-            scores.append((unseen - unseen.mean()) / unseen.std().clamp(min=1e-12))
+            parts = training[inner.train], training[inner.validation]
+            network, _, self.interrupted_ = self._train(table, *parts, metric, recipe, seed)
+            if self.interrupted_:
+                return None
+            unseen = _scores(network, table.rows(held_out).x)
+            scores.append((unseen - unseen.mean()) / unseen.std(correction=0).clamp(min=1e-12))
             order.append(held_out)
-        self.network_, self.history_ = chosen, history
         pooled = table.rows(np.concatenate(order))
         cut = best_threshold(metric, torch.cat(scores), pooled.y, pooled.w)
-        own = _score(chosen, torch.as_tensor(table.x))
-        return float(own.mean() + cut * own.std())
-
-    def _fit_scaling(self, X: Any, weights: Array | None) -> None:
-        features = X.shape[1]
-        self.centre_, self.scale_ = np.zeros(features, np.float32), np.ones(features, np.float32)
-        if not self.standardise:
-            return
-        share = np.full(X.shape[0], 1 / X.shape[0]) if weights is None else weights / weights.sum()
-        mean = np.asarray(share @ X).ravel()
-        square = np.asarray(share @ (X.multiply(X) if scipy.sparse.issparse(X) else np.square(X, dtype=np.float64)))
-        spread = np.sqrt(np.maximum(square.ravel() - mean**2, 0))
-        self.scale_ = np.where(spread > 1e-7 * np.abs(mean), spread, 1).astype(np.float32)
-        if not scipy.sparse.issparse(X):
-            self.centre_ = mean.astype(np.float32)
-
-    def _scaled(self, X: Any) -> Array:
-        dense = X.toarray() if scipy.sparse.issparse(X) else X
-        return np.asarray((dense - self.centre_) / self.scale_, np.float32)
+        own = _scores(self.network_, torch.as_tensor(table.x))
+        return float(own.mean() + cut * own.std(correction=0))
 
     # ---- using -----------------------------------------------------------------------------------------------------
 
     def decision_function(self, X: Any) -> Array:
         """Return scores, shifted so that the threshold is zero: `(rows,)`."""
         check_is_fitted(self, "threshold_")
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=False)
-        chunks = [
-            _score(self.network_, torch.from_numpy(self._scaled(X[start : start + CHUNK])))
-            for start in range(0, X.shape[0], CHUNK)
-        ]
-        return np.asarray(torch.cat(chunks).double().numpy() - self.threshold_)
+        X = validate_data(self, X, accept_sparse="csr", dtype=DTYPES, reset=False)
+        chunks = (X[start : start + CHUNK] for start in range(0, X.shape[0], CHUNK))
+        scores = [_scores(self.network_, torch.from_numpy(scaled(c, self.centre_, self.scale_))) for c in chunks]
+        return np.asarray(torch.cat(scores).numpy() - self.threshold_)
 
     def predict(self, X: Any) -> Array:
         """Return labels: the second class where the decision function is at least zero."""
@@ -254,6 +277,9 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Return the chosen metric as people know it (F1 0.69), or negated if they want it low, as scorers do."""
         metric = as_metric(self.metric)
         scores = self.decision_function(X)
+        unknown = np.setdiff1d(y, self.classes_)
+        if len(unknown):
+            raise ValueError(f"y: expected the classes {self.classes_}, got {unknown[0]!r}")
         targets = np.asarray(y) == self.classes_[1]
         weights = None if sample_weight is None else np.asarray(sample_weight, float)
         value = float(metric.value(metric(scores, targets, weights)))
@@ -266,20 +292,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-class Table:
-    """Scaled features, targets and weights of all rows, from which parts are taken."""
-
-    def __init__(self, x: Array, targets: Array, weights: Array | None) -> None:
-        self.x, self.targets, self.weights = x, targets, weights
-        self.features = x.shape[1]
-
-    def rows(self, part: Array) -> Rows:
-        """Return some rows as tensors."""
-        w = None if self.weights is None else torch.as_tensor(self.weights[part], dtype=torch.float32)
-        return Rows(torch.as_tensor(self.x[part]), torch.as_tensor(self.targets[part], dtype=torch.float32), w)
-
-
-def make_loss(method: str, metric: Metric, recipe: Recipe) -> nn.Module:
+def make_loss(method: str, metric: Metric, recipe: Recipe, progress: Progress | None = None) -> nn.Module:
     """Build the loss of a method: a baseline, or a surrogate that starts and learns as the paper's modes do."""
     if method in BASELINES:
         return BASELINES[method]()
@@ -292,46 +305,27 @@ def make_loss(method: str, metric: Metric, recipe: Recipe) -> nn.Module:
         learning_rate=recipe.surrogate_rate,
         clip=recipe.clip,
         relational=recipe.relational,
+        progress=progress,
     )
 
 
 @torch.no_grad()
-def _score(network: nn.Module, x: torch.Tensor) -> torch.Tensor:
+def _scores(network: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """Score rows in evaluation mode and in the precision of the network; in double whatever that is."""
     network.eval()
-    scores: torch.Tensor = network(x)
-    return scores
-
-
-def _shown(rounds: Iterator[Round], metric: Metric, verbose: bool) -> Iterator[Round]:
-    """Pass rounds on, with a live line of the true metric on validation rows if asked for."""
-    yield from shown_rounds(rounds, metric) if verbose else rounds
+    scores: torch.Tensor = network(x.to(next(network.parameters()).dtype))
+    return scores.double()
 
 
 def _seed(random_state: Any) -> int:
     if random_state is None:
         return 0
-    if isinstance(random_state, (int, np.integer)):
+    if isinstance(random_state, Integral):
+        if random_state < 0:
+            raise ValueError(f"random_state: expected zero or more, got {random_state}")
         return int(random_state)
-    return int(random_state.randint(2**31 - 1))
+    return int(check_random_state(random_state).randint(2**31 - 1))
 
 
-def _checked_weights(sample_weight: ArrayLike, X: Any) -> Array:
-    weights = np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
-    if not weights.any():
-        raise ValueError("sample_weight: expected at least one positive weight, got only zeros")
-    return weights
-
-
-def _merged(X: Any, targets: Array, weights: Array | None) -> tuple[Any, Array, Array | None]:
-    """Merge equal rows and add up their weights, dropping those of weight zero.
-
-    Repeating a row and weighing it are then the same thing to the bit, and no row can be on both sides of a split.
-    """
-    weights = np.ones(len(targets)) if weights is None else weights
-    dense = X.toarray() if scipy.sparse.issparse(X) else X
-    table = np.column_stack((dense, targets))[weights > 0]
-    unique, where = np.unique(table, axis=0, return_inverse=True)
-    total = np.bincount(where.ravel(), weights[weights > 0], minlength=len(unique))
-    features = np.ascontiguousarray(unique[:, :-1], dtype=np.float32)
-    merged = scipy.sparse.csr_matrix(features) if scipy.sparse.issparse(X) else features
-    return merged, unique[:, -1].astype(np.int8), None if np.ptp(total) == 0 else total
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, Real) and value is not True and value is not False and math.isfinite(value)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from metricgrad.bundle import open_surrogate, universal_for
 from metricgrad.metrics import Metric
 from metricgrad.sampling import Sets
 from metricgrad.surrogate import Construction, Surrogate, meta_loss
-from metricgrad.universal import Progress, construction_for, fidelity
+from metricgrad.universal import Progress, check_losses, construction_for, fidelity
 
 FORMS = ("best", "zero")
 
@@ -85,11 +87,14 @@ class SurrogateLoss(nn.Module):
         metric = as_metric(metric)
         self.metric: Metric = metric.best if form == "best" else metric
         self.surrogate = self._started(start, construction, progress)
+        if self.surrogate.construction.outputs:
+            raise ValueError(
+                "construction: expected outputs=False, for a metric judges sets of single scores, (..., n)"
+            )
+        self.surrogate.eval().requires_grad_(False)
         self.frozen, self.clip, self.relational = frozen, clip, relational
         self.skipped = 0
         self.register_buffer("running_gap", torch.tensor(float("nan")))
-        for parameter in self.surrogate.parameters():
-            parameter.requires_grad_(not frozen)
         self.optimizer = None if frozen else torch.optim.Adam(self.surrogate.parameters(), learning_rate)
 
     running_gap: Tensor
@@ -102,18 +107,23 @@ class SurrogateLoss(nn.Module):
         if start == "universal":
             return universal_for(self.metric, construction, progress)
         if start == "scratch":
-            return Surrogate(construction_for(self.metric) if construction is None else construction)
+            return Surrogate(construction_for(self.metric) if construction in (None, "default") else construction)
+        if not Path(start).is_file():
+            raise FileNotFoundError(f"start: expected 'universal', 'scratch' or a surrogate file, got {str(start)!r}")
         return open_surrogate(Path(start))
 
     def forward(self, scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
-        """Return the surrogate loss, the mean over sets: `(..., n)` -> scalar (Eq. 4). One-class sets do not count."""
-        check_shapes(scores, targets, weights)
+        """Return the surrogate loss, the mean over sets: `(..., n)` -> scalar (Eq. 4).
+
+        Sets of one class do not count; where there are no others, the loss is 0 and so is its gradient.
+        """
+        targets, weights = spread(scores, targets, weights)
         if self.training and torch.is_grad_enabled() and not scores.requires_grad:
             raise RuntimeError(
                 "scores: expected the output of a model that is being trained, got one without a gradient; was the "
                 "model called under torch.no_grad() or detached? (to only look at the loss, call .eval() first)"
             )
-        with torch.autocast(scores.device.type, enabled=False), self._judging():
+        with torch.autocast(scores.device.type, enabled=False):
             losses: Tensor = self.surrogate(scores, targets, weights)
             told = two_classes(targets, weights).to(losses.dtype)
             return (losses * told).sum() / told.sum().clamp(min=1)
@@ -136,65 +146,70 @@ class SurrogateLoss(nn.Module):
         float
             The mean |true - surrogate| of these sets before refining; NaN if every set held one class only.
         """
-        check_shapes(scores, targets, weights)
-        if not torch.is_grad_enabled():
-            raise RuntimeError("refine: expected gradients to be enabled, got a call under torch.no_grad()")
+        targets, weights = spread(scores, targets, weights)
+        judged = scores if judged is None else judged
+        if judged.shape != scores.shape:
+            expected, got = tuple(scores.shape), tuple(judged.shape)
+            raise ValueError(f"judged: expected the shape of scores, {expected}, got {got}")
+        if steps < 1:
+            raise ValueError(f"steps: expected at least 1, got {steps}")
         if self.frozen:
             raise RuntimeError("refine: expected a surrogate that may learn, got one made with frozen=True")
-        judged = scores if judged is None else judged
-        judged, _, _ = self._told_sets(judged.detach(), targets, weights, count=False)
-        scores, targets, weights = self._told_sets(scores.detach(), targets, weights)
-        if not len(scores):
+        if not torch.is_grad_enabled():
+            raise RuntimeError("refine: expected gradients to be enabled, got a call under torch.no_grad()")
+        told = two_classes(targets, weights)
+        self._count_skipped(told)
+        if not bool(told.any()):
             return float("nan")
+        sets = Sets(scores.detach()[told], targets[told], weights[told])
         with torch.autocast(scores.device.type, enabled=False):
-            true = self.metric(judged, targets, weights).to(self.running_gap.dtype)
-            self._measure(true)
-            known = None
-            if self.surrogate.fixed_pool:
-                with torch.no_grad():
-                    known = self.surrogate.pool(scores, targets, weights)
-            gaps = [
-                self._step(true[part], known, (scores, targets, weights), part)
-                for part in torch.arange(len(true), device=true.device).chunk(steps)
-            ]
-        gap = torch.cat(gaps).mean()
+            true = self._true(judged.detach()[told], sets.targets, sets.weights)
+            self._stretch(true)
+            gap = self._learn(sets, true, steps)
         self.running_gap.copy_(torch.where(self.running_gap.isnan(), gap, 0.9 * self.running_gap + 0.1 * gap))
         return float(gap)
 
-    def _step(self, true: Tensor, known: Tensor | None, sets: tuple[Tensor, ...], part: Tensor) -> Tensor:
+    def _learn(self, sets: Sets, true: Tensor, steps: int) -> Tensor:
+        """Step Adam over the parts of some sets, `(k, n)`, and return the mean gap met on the way."""
         assert self.optimizer is not None
-        if known is not None:
-            smooth = self.surrogate.judge(known[part])
-        else:
-            smooth = self.surrogate(*(tensor[part] for tensor in sets))
-        span = self.surrogate.high - self.surrogate.low
-        self.optimizer.zero_grad()
-        meta_loss(smooth / span, true / span, self.relational).backward()
-        if self.clip is not None:
-            nn.utils.clip_grad_norm_(self.surrogate.parameters(), self.clip)
-        self.optimizer.step()
-        return (smooth.detach() - true).abs()
+        surrogate, gaps = self.surrogate, []
+        known = None
+        if surrogate.fixed_pool:
+            with torch.no_grad():
+                known = surrogate.pool(*sets)
+        span = surrogate.high - surrogate.low
+        with learning(surrogate):
+            for part in torch.arange(len(true), device=true.device).chunk(steps):
+                smooth = surrogate(*(rows[part] for rows in sets)) if known is None else surrogate.judge(known[part])
+                self.optimizer.zero_grad()
+                meta_loss(smooth / span, true[part] / span, self.relational).backward()
+                if self.clip is not None:
+                    nn.utils.clip_grad_norm_(surrogate.parameters(), self.clip)
+                self.optimizer.step()
+                gaps.append((smooth.detach() - true[part]).abs())
+        return torch.cat(gaps).mean()
 
-    def _told_sets(
-        self, scores: Tensor, targets: Tensor, weights: Tensor | None, count: bool = True
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Flatten the leading axes and leave out sets of one class, which tell a ranking nothing."""
-        weights = torch.ones_like(scores) if weights is None else weights.expand_as(scores)
-        flat = [tensor.expand_as(scores).reshape(-1, scores.shape[-1]) for tensor in (scores, targets, weights)]
-        told = two_classes(flat[1], flat[2])
-        left_out = len(told) - int(told.sum())
-        if left_out:
-            if count and not self.skipped:
-                warnings.warn(
-                    f"refine: left out {left_out} of {len(told)} sets that held one class only; use larger or "
-                    "stratified sets (later ones are only counted, in .skipped)",
-                    stacklevel=3,
-                )
-            self.skipped += left_out if count else 0
-            flat = [tensor[told] for tensor in flat]
-        return flat[0], flat[1], flat[2]
+    def _true(self, scores: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
+        """Return the true losses, `(k, n)` -> `(k,)`, at least as precise as the surrogate, or say why not."""
+        dtype = self.running_gap.dtype
+        true = self.metric(scores.to(torch.promote_types(scores.dtype, dtype)), targets, weights)
+        if true.shape != scores.shape[:-1]:
+            expected, got = tuple(scores.shape[:-1]), tuple(true.shape)
+            raise ValueError(f"metric: expected one loss a set from {self.metric.name!r}, {expected}, got {got}")
+        check_losses(self.metric, true)
+        return true.to(dtype)
 
-    def _measure(self, true: Tensor) -> None:
+    def _count_skipped(self, told: Tensor) -> None:
+        left_out = told.numel() - int(told.sum())
+        if left_out and not self.skipped:
+            warnings.warn(
+                f"refine: left out {left_out} of {told.numel()} sets that held one class only; use larger or "
+                "stratified sets (later ones are only counted, in .skipped)",
+                stacklevel=3,
+            )
+        self.skipped += left_out
+
+    def _stretch(self, true: Tensor) -> None:
         """Stretch the output of a surrogate from scratch over the losses seen, if the metric has no known range."""
         untouched = self.running_gap.isnan() & (self.surrogate.low == 0) & (self.surrogate.high == 1)
         if not self.metric.bounded and bool(untouched):
@@ -203,19 +218,22 @@ class SurrogateLoss(nn.Module):
             self.surrogate.high.copy_(torch.where(high > low, high, low + 1))
 
     def fidelity(self, scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> dict[str, float]:
-        """Return gap and Spearman correlation of surrogate and metric on sets kept out of refining, `(k, n)`."""
-        with self._judging():
-            return fidelity(
-                self.surrogate, self.metric, Sets(*self._told_sets(scores.detach(), targets, weights, count=False))
-            )
+        """Return gap and Spearman correlation of surrogate and metric on sets kept out of refining, `(..., n)`."""
+        targets, weights = spread(scores, targets, weights)
+        told = two_classes(targets, weights)
+        scores = scores.detach().to(torch.promote_types(scores.dtype, self.running_gap.dtype))
+        return fidelity(self.surrogate, self.metric, Sets(scores[told], targets[told], weights[told]))
+
+    def train(self, mode: bool = True) -> SurrogateLoss:
+        """Set the mode of the loss; its surrogate only judges all the same, but inside `refine`."""
+        super().train(mode)
+        self.surrogate.eval()
+        return self
 
     @property
     def gap(self) -> float:
         """Running mean of |true - surrogate|."""
         return float(self.running_gap)
-
-    def _judging(self) -> Judging:
-        return Judging(self.surrogate)
 
     def get_extra_state(self) -> dict[str, Any]:
         """Return the state of the optimiser, so that a state dict resumes exactly."""
@@ -224,7 +242,8 @@ class SurrogateLoss(nn.Module):
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """Restore the state of the optimiser."""
         if self.optimizer and state["optimizer"]:
-            self.optimizer.load_state_dict(state["optimizer"])
+            # A copy, for Adam would go on changing in place what it shares with the loss the state came from.
+            self.optimizer.load_state_dict(deepcopy(state["optimizer"]))
         self.skipped = state["skipped"]
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> SurrogateLoss:
@@ -235,34 +254,39 @@ class SurrogateLoss(nn.Module):
         return self
 
 
-class Judging:
-    """While a surrogate judges, its batch norm uses running statistics; while it learns, those of the sets."""
-
-    def __init__(self, surrogate: Surrogate) -> None:
-        self.surrogate = surrogate
-
-    def __enter__(self) -> None:
-        self.before = self.surrogate.training
-        if self.surrogate.construction.batch_norm:
-            self.surrogate.train(False)
-
-    def __exit__(self, *_: object) -> None:
-        if self.surrogate.construction.batch_norm:
-            self.surrogate.train(self.before)
+@contextmanager
+def learning(surrogate: Surrogate) -> Iterator[None]:
+    """Let a surrogate learn; at other times it only judges, with no gradients and no batch statistics of its own."""
+    surrogate.train().requires_grad_(True)
+    try:
+        yield
+    finally:
+        surrogate.eval().requires_grad_(False)
 
 
-def check_shapes(scores: Tensor, targets: Tensor, weights: Tensor | None) -> None:
-    """Raise an error that names what does not fit, looking at shapes only."""
+def spread(scores: Tensor, targets: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return targets and weights in the shape of the scores, or raise an error that names what does not fit."""
     if not scores.is_floating_point() or scores.ndim == 0:
         raise ValueError(f"scores: expected real numbers, (..., n), got {scores.dtype} of shape {tuple(scores.shape)}")
+    weights = torch.ones_like(scores) if weights is None else weights
     for name, tensor in (("targets", targets), ("weights", weights)):
-        if tensor is not None and tensor.shape != scores.shape[-tensor.ndim :]:
+        if tensor.ndim == 0 or tensor.shape != scores.shape[-tensor.ndim :]:
             expected, got = tuple(scores.shape), tuple(tensor.shape)
             raise ValueError(f"{name}: expected the shape of scores, {expected}, got {got}")
+    # On other devices a look at the values would have the model wait, so that there only `refine` has them checked.
+    if targets.device.type == "cpu" and not torch.compiler.is_compiling():
+        check_targets(targets)
+    return targets.expand_as(scores), weights.expand_as(scores)
 
 
-def two_classes(targets: Tensor, weights: Tensor | None) -> Tensor:
+def check_targets(targets: Tensor) -> None:
+    """Raise an error if a target is neither 0 nor 1."""
+    wrong = (targets != 0) & (targets != 1)
+    if bool(wrong.any()):
+        raise ValueError(f"targets: expected 0 or 1, got {targets[wrong][0].item()}")
+
+
+def two_classes(targets: Tensor, weights: Tensor) -> Tensor:
     """Say of every set whether both classes weigh anything in it: `(..., n)` -> `(...)`."""
-    present = torch.ones_like(targets, dtype=torch.bool) if weights is None else weights > 0
-    positive = targets == 1
+    present, positive = weights > 0, targets == 1
     return (present & positive).any(-1) & (present & ~positive).any(-1)

@@ -14,19 +14,40 @@ PAPER_WIDTHS = (100, 30, 10)
 
 
 class Scorer(nn.Module):
-    """A model whose single output has no axis of its own: `(..., features)` -> `(...)`."""
+    """A model whose single output has no axis of its own: `(..., features)` -> `(...)`.
 
-    def __init__(self, body: nn.Module) -> None:
+    One that is known by name is saved as that name and plain arrays, so that loading it runs no code of the file.
+    """
+
+    def __init__(self, body: nn.Module, name: str | None = None, features: int = 0) -> None:
         super().__init__()
-        self.body = body
+        self.body, self.name, self.features = body, name, features
 
     def forward(self, x: Tensor) -> Tensor:
         """Score rows, however many axes they lie on."""
-        scores: Tensor = self.body(x.reshape(-1, x.shape[-1]))
-        if scores.shape not in ((x.numel() // x.shape[-1],), (x.numel() // x.shape[-1], 1)):
-            rows = x.numel() // x.shape[-1]
-            raise ValueError(f"model: expected an output of shape ({rows},) or ({rows}, 1), got {tuple(scores.shape)}")
+        flat = x.reshape(-1, x.shape[-1])
+        scores = self.body(flat)
+        rows = len(flat)
+        if not isinstance(scores, Tensor) or scores.shape not in ((rows,), (rows, 1)):
+            got = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
+            raise ValueError(f"model: expected an output of shape ({rows},) or ({rows}, 1), got {got}")
         return scores.reshape(x.shape[:-1])
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self.name is None:
+            return self.__dict__
+        weights = {key: value.detach().cpu().numpy() for key, value in self.body.state_dict().items()}
+        return {"name": self.name, "features": self.features, "weights": weights, "training": self.training}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if "weights" not in state:
+            super().__setstate__(state)  # type: ignore[no-untyped-call]
+            return
+        with torch.random.fork_rng(devices=[]):
+            self.__init__(MODELS[state["name"]](state["features"]), state["name"], state["features"])  # type: ignore[misc]
+        weights = {key: torch.tensor(value) for key, value in state["weights"].items()}
+        self.body.load_state_dict(weights, assign=True)
+        self.requires_grad_(True).train(state["training"])
 
 
 def mlp(features: int, widths: tuple[int, ...] = PAPER_WIDTHS, dropout: float = 0.2) -> nn.Module:
@@ -59,7 +80,7 @@ def build_model(spec: Any, features: int, seed: int = 0) -> Scorer:
         if isinstance(spec, str):
             if spec not in MODELS:
                 raise ValueError(f"model: expected one of {', '.join(MODELS)}, a module or a factory, got {spec!r}")
-            return Scorer(MODELS[spec](features))
+            return Scorer(MODELS[spec](features), spec, features)
         if callable(spec):
             built = spec(features)
             if not isinstance(built, nn.Module):

@@ -2,12 +2,39 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, fields, replace
+from numbers import Integral, Real
 from typing import Any
 
-ORDERS = ("model", "surrogate")
-MODES = ("eval", "train", "both")
-SCHEDULES = ("cosine", "constant")
+CHOICES = {
+    "first": ("model", "surrogate"),
+    "refine_mode": ("eval", "train", "both"),
+    "schedule": ("cosine", "constant"),
+    "construction": ("default", "paper"),
+    "form": ("best", "zero"),
+}
+COUNTS = {
+    "rounds": 0,
+    "warmup": 0,
+    "surrogate_steps": 0,
+    "trust_cap": 0,
+    "model_steps": 1,
+    "sets": 1,
+    "refine_sets": 1,
+    "check_every": 1,
+    "set_size": 2,
+}
+POSITIVE, LARGEST = sys.float_info.min, sys.float_info.max
+NUMBERS = (
+    ("learning_rate", POSITIVE, LARGEST),
+    ("surrogate_rate", POSITIVE, LARGEST),
+    ("clip", POSITIVE, LARGEST),
+    ("anchor", 0, LARGEST),
+    ("noise", 0, LARGEST),
+    ("relational", 0, LARGEST),
+    ("trust", -1, 1),
+)
 
 
 @dataclass(frozen=True)
@@ -53,10 +80,10 @@ class Recipe:
     construction : {"default", "paper"}
         How a surrogate is built.
     form : {"best", "zero"}
-        See `SurrogateLoss`.
+        See `SurrogateLoss`; the best model on validation rows is chosen by the same form.
     trust, trust_cap : float, int
         Before the first round, refine until the Spearman correlation of surrogate and metric on fresh sets is at
-        least `trust`, for at most `trust_cap` steps.
+        least `trust`, for at most `trust_cap` steps; -1 is never.
     check_every : int
         Rounds between looks at the validation rows.
     """
@@ -87,20 +114,22 @@ class Recipe:
     check_every: int = 25
 
     def __post_init__(self) -> None:
-        for choice, allowed in (("first", ORDERS), ("refine_mode", MODES), ("schedule", SCHEDULES)):
+        for choice, allowed in CHOICES.items():
             if getattr(self, choice) not in allowed:
                 raise ValueError(f"{choice}: expected one of {', '.join(allowed)}, got {getattr(self, choice)!r}")
-        for count in ("model_steps", "sets", "refine_sets", "check_every"):
-            if getattr(self, count) < 1:
-                raise ValueError(f"{count}: expected at least 1, got {getattr(self, count)}")
-        for count in ("rounds", "warmup", "surrogate_steps", "trust_cap", "noise", "anchor"):
-            if getattr(self, count) < 0:
-                raise ValueError(f"{count}: expected at least 0, got {getattr(self, count)}")
-        if self.set_size < 2:
-            raise ValueError(f"set_size: expected at least 2, got {self.set_size}")
-        for rate in ("learning_rate", "surrogate_rate"):
-            if not getattr(self, rate) > 0:
-                raise ValueError(f"{rate}: expected a positive number, got {getattr(self, rate)}")
+        for count, least in COUNTS.items():
+            value: Any = getattr(self, count)
+            if not isinstance(value, Integral) or value is True or value is False or value < least:
+                raise ValueError(f"{count}: expected a whole number of at least {least}, got {value!r}")
+        for number, low, high in NUMBERS:
+            value = getattr(self, number)
+            if value is None and number == "clip":
+                continue
+            if not _is_number(value) or not low <= value <= high:
+                raise ValueError(f"{number}: expected {_between(low, high)}, got {value!r}")
+        share: Any = self.positive_share
+        if share not in (None, "auto") and not (_is_number(share) and 0 < share < 1):
+            raise ValueError(f"positive_share: expected None, 'auto' or a number between 0 and 1, got {share!r}")
 
     @property
     def steps(self) -> int:
@@ -112,6 +141,16 @@ class Recipe:
         if self.positive_share != "auto":
             return None if self.positive_share is None else float(self.positive_share)
         return min(max(prevalence, 0.25), 0.75)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and value is not True and value is not False
+
+
+def _between(low: float, high: float) -> str:
+    if high < LARGEST:
+        return f"a number from {low:g} to {high:g}"
+    return "a positive number" if low == POSITIVE else f"a number of at least {low:g}"
 
 
 RECIPES = {

@@ -58,6 +58,10 @@ class SetSampler:
             raise ValueError(f"size: expected at least 2 rows in a set, got {size}")
         if positive_share is not None and not 0 < positive_share < 1:
             raise ValueError(f"positive_share: expected a number between 0 and 1, got {positive_share}")
+        if targets.ndim != 1 or not len(targets):
+            raise ValueError(f"targets: expected one for every row, (rows,), got shape {tuple(targets.shape)}")
+        if weights is not None and weights.shape != targets.shape:
+            raise ValueError(f"weights: expected one for every row, {tuple(targets.shape)}, got {tuple(weights.shape)}")
         self.size, self.generator = size, generator
         self.positives = (targets == 1).nonzero()[:, 0]
         self.negatives = (targets != 1).nonzero()[:, 0]
@@ -160,6 +164,8 @@ class _Draw:
     """Random numbers of families: one a family `(families * kin, 1)`, or one a row `(families * kin, size)`."""
 
     def __init__(self, families: int, kin: int, size: int, generator: torch.Generator) -> None:
+        if kin % 2:
+            raise ValueError(f"kin: expected an even number, for every second one is a copy, got {kin}")
         self.families, self.kin, self.generator = families, kin, generator
         self.shape = (families * kin, size)
 

@@ -112,6 +112,8 @@ class Surrogate(nn.Module):
         if self.construction.outputs:
             weights = weights.unsqueeze(-1).expand_as(scores) if weights.ndim < scores.ndim else weights
             scores, targets, weights = scores.mT, targets.mT, weights.mT
+        # What pads a set may be any number, even one whose square is infinite; nothing of it may come through.
+        scores = scores.where(weights > 0, torch.zeros_like(scores))
         weights = weights / weights.sum(-1, keepdim=True).clamp(min=TINY)
         scores = standardised(scores, targets, weights, self.construction.standardise)
         pooled: Tensor = self.g(scores, targets, weights)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from typing import Any
 
 import torch
@@ -58,12 +60,19 @@ def best_threshold(metric: Metric, scores: Any, targets: Any, weights: Any = Non
 def _between(ranked: torch.Tensor, cut: int) -> float:
     """Return a threshold that calls the `cut` highest scores positive, or where ties forbid it, those above them."""
     highest, lowest = float(ranked[0]), float(ranked[-1])
-    margin = max((highest - lowest) / len(ranked), 1e-6 * max(1.0, abs(highest), abs(lowest)))
+    margin = max(highest / len(ranked) - lowest / len(ranked), 1e-6 * max(1.0, abs(highest), abs(lowest)))
     above = ranked[ranked > ranked[cut]] if cut < len(ranked) else ranked
     if not len(above):
-        return highest + margin
+        return _finite(highest + margin, highest)
     if cut == len(ranked):
-        return lowest - margin
+        return _finite(lowest - margin, lowest)
     upper, lower = float(above[-1]), float(ranked[cut])
-    middle = lower + (upper - lower) / 2
-    return middle if middle > lower else upper
+    middle = lower + (upper / 2 - lower / 2)
+    # Between neighbouring floats there is nothing: the upper one itself is the only threshold that parts them.
+    return middle if lower < middle < upper else upper
+
+
+def _finite(threshold: float, score: float) -> float:
+    """Stay within the numbers there are, unless the score is already the last of them."""
+    last = math.copysign(sys.float_info.max, threshold)
+    return threshold if math.isfinite(threshold) or score == last else last

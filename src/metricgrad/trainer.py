@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Generator, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
+from itertools import repeat
 from typing import NamedTuple
 
 import torch
@@ -70,21 +71,12 @@ def train(
     seed : int
         Of the draws.
     """
-    sets = _Draws(rows, recipe, seed)
-    guard = _Guard(model, metric, validation)
+    weighted = all(m.takes_weights for m in (metric, getattr(loss, "metric", None)) if isinstance(m, Metric))
+    sets = _Draws(rows, recipe, seed, weighted)
+    guard = _Guard(model, metric if metric is None or recipe.form == "zero" else metric.best, validation)
     begun = time.perf_counter()
     try:
-        if recipe.warmup:
-            optimizer, pace = _optimizer(model, recipe, recipe.warmup)
-            for done in range(0, recipe.warmup, recipe.model_steps):
-                steps = min(recipe.model_steps, recipe.warmup - done)
-                value = _model_steps(model, CrossEntropy(), sets, recipe, optimizer, pace, steps)
-                last = done + steps == recipe.warmup
-                checked = guard.check() if last or _due(done // recipe.model_steps, recipe) else _UNSEEN
-                nothing = float("nan")
-                yield Round("warm-up", done + steps, recipe.warmup, value, nothing, nothing, *checked, _since(begun))
-        else:
-            guard.check()
+        yield from _warm_up(model, sets, recipe, guard, begun)
         trust = _earn_trust(model, loss, sets, recipe)
         optimizer, pace = _optimizer(model, recipe, recipe.rounds * recipe.model_steps)
         for number in range(recipe.rounds):  # line 2
@@ -96,13 +88,30 @@ def train(
             checked = _UNSEEN
             if number + 1 == recipe.rounds or _due(number, recipe):
                 checked, trust = guard.check(), _trust(model, loss, sets, recipe)
-            gap = loss.gap if isinstance(loss, SurrogateLoss) else float("nan")
+            gap = loss.gap if isinstance(loss, SurrogateLoss) else _NAN
             yield Round("rounds", number + 1, recipe.rounds, value, gap, trust, *checked, _since(begun))
     finally:
         guard.restore()
 
 
-_UNSEEN = (float("nan"), False)
+_NAN = float("nan")
+_UNSEEN = (_NAN, False)
+
+
+def _warm_up(
+    model: nn.Module, sets: _Draws, recipe: Recipe, guard: _Guard, begun: float
+) -> Generator[Round, None, None]:
+    """Give every loss the same start: steps of cross-entropy; without them, the model as it came."""
+    if not recipe.warmup:
+        guard.check()
+        return
+    optimizer, pace = _optimizer(model, recipe, recipe.warmup)
+    for number, done in enumerate(range(0, recipe.warmup, recipe.model_steps)):
+        steps = min(recipe.model_steps, recipe.warmup - done)
+        value = _model_steps(model, CrossEntropy(), sets, recipe, optimizer, pace, steps)
+        last = done + steps == recipe.warmup
+        checked = guard.check() if last or _due(number, recipe) else _UNSEEN
+        yield Round("warm-up", done + steps, recipe.warmup, value, _NAN, _NAN, *checked, _since(begun))
 
 
 def _model_steps(
@@ -121,7 +130,7 @@ def _model_steps(
         optimizer.zero_grad()
         scores = model(x)
         value = loss(scores, y, w)
-        if recipe.anchor:
+        if recipe.anchor and not isinstance(loss, CrossEntropy):
             value = value + recipe.anchor * anchor(scores, y, w)
         value.backward()
         if recipe.clip is not None:
@@ -140,8 +149,7 @@ def _surrogate_steps(model: nn.Module, loss: nn.Module, sets: _Draws, recipe: Re
     if not isinstance(loss, SurrogateLoss) or loss.frozen or not steps:
         return
     if recipe.refine_mode == "eval":
-        (x, y, w), *_ = sets.draw(1, steps * recipe.refine_sets)
-        loss.refine(_noisy(_scores(model, x), recipe.noise, sets.generator), y, w, steps)
+        loss.refine(*sets.scored(model, steps * recipe.refine_sets, recipe.noise), steps)
         return
     for x, y, w in sets.draw(steps, recipe.refine_sets):
         judged = _scores(model, x) if recipe.refine_mode == "both" else None
@@ -167,11 +175,14 @@ def _noisy(scores: Tensor, noise: float, generator: torch.Generator) -> Tensor:
 
 
 def _trust(model: nn.Module, loss: nn.Module, sets: _Draws, recipe: Recipe) -> float:
-    """Return the correlation of surrogate and metric on fresh sets of the current model."""
-    if not isinstance(loss, SurrogateLoss):
-        return float("nan")
-    (x, y, w), *_ = sets.draw(1, 32)
-    return loss.fidelity(_noisy(_scores(model, x), recipe.noise, sets.generator), y, w)["spearman"]
+    """Return the correlation of surrogate and metric on fresh sets of the current model; NaN if nothing tells them.
+
+    That is so where every set is the same, or loses the same: a model that ranks all rows right cannot be told from
+    itself.
+    """
+    if not isinstance(loss, SurrogateLoss) or (sets.whole and not recipe.noise):
+        return _NAN
+    return loss.fidelity(*sets.scored(model, 32, recipe.noise))["spearman"]
 
 
 def _earn_trust(model: nn.Module, loss: nn.Module, sets: _Draws, recipe: Recipe) -> float:
@@ -180,12 +191,12 @@ def _earn_trust(model: nn.Module, loss: nn.Module, sets: _Draws, recipe: Recipe)
     if not isinstance(loss, SurrogateLoss) or loss.frozen or recipe.trust <= -1:
         return trust
     taken = 0
-    while not trust >= recipe.trust and taken < recipe.trust_cap:
+    while trust < recipe.trust and taken < recipe.trust_cap:
         steps = min(50, recipe.trust_cap - taken)
         _surrogate_steps(model, loss, sets, recipe, steps)
         taken += steps
         trust = _trust(model, loss, sets, recipe)
-    if not trust >= recipe.trust:
+    if trust < recipe.trust:
         warnings.warn(
             f"the surrogate of {loss.metric.label} is not faithful yet: correlation {trust:.2f} on fresh sets after "
             f"{taken} steps, below {recipe.trust:.2f}; the best model on validation rows is kept all the same",
@@ -197,7 +208,10 @@ def _earn_trust(model: nn.Module, loss: nn.Module, sets: _Draws, recipe: Recipe)
 def _optimizer(
     model: nn.Module, recipe: Recipe, steps: int
 ) -> tuple[torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler]:
-    optimizer = torch.optim.Adam(model.parameters(), recipe.learning_rate, fused=True)
+    learnable = list(model.parameters())
+    if not learnable:
+        raise ValueError(f"model: expected a module with parameters to train, got {type(model).__name__} without any")
+    optimizer = torch.optim.Adam(learnable, recipe.learning_rate, fused=True)
 
     def pace(step: int) -> float:
         return 1.0 if recipe.schedule == "constant" else (1 + math.cos(math.pi * min(step / max(steps, 1), 1))) / 2
@@ -214,34 +228,47 @@ def _since(begun: float) -> float:
 
 
 class _Draws:
-    """Sets of rows for steps; data no larger than a set is used whole."""
+    """Sets of rows for steps; data no larger than a set is used whole.
 
-    def __init__(self, rows: Rows, recipe: Recipe, seed: int) -> None:
+    Weights restore the natural prevalence of stratified sets, so for a metric that takes none rows come naturally.
+    """
+
+    def __init__(self, rows: Rows, recipe: Recipe, seed: int, weighted: bool) -> None:
         self.rows = rows
         self.whole = len(rows.y) <= recipe.set_size
         self.generator = torch.Generator().manual_seed(seed)
-        share = None if self.whole else recipe.share_of(float(rows.y.float().mean()))
+        natural = self.whole or (recipe.restore and not weighted)
+        share = None if natural else recipe.share_of(float(rows.y.float().mean()))
         size = max(min(recipe.set_size, len(rows.y)), 2)
         self.sampler = SetSampler(rows.y, size, share, recipe.restore, rows.w, self.generator)
 
     def draw(self, steps: int, sets: int) -> Iterator[Rows]:
         """Yield the sets of each step: x `(sets, n, features)`, y and w `(sets, n)`."""
         if self.whole:
-            x, y = self.rows.x.expand(sets, -1, -1), self.rows.y.expand(sets, -1)
-            w = torch.ones_like(y) if self.rows.w is None else self.rows.w.expand(sets, -1)
-            yield from (Rows(x, y, w) for _ in range(steps))
+            yield from repeat(Rows(self.rows.x.expand(sets, -1, -1), *self._labels(sets)), steps)
             return
         rows, weights = self.sampler.draw(steps * sets)
         for some, heavy in zip(rows.view(steps, sets, -1), weights.view(steps, sets, -1), strict=True):
             yield Rows(self.rows.x[some], self.rows.y[some], heavy)
+
+    def scored(self, model: nn.Module, sets: int, noise: float) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return noisy evaluation scores, targets, weights of some sets, `(sets, n)`; whole data is scored once."""
+        if self.whole:
+            scores = _scores(model, self.rows.x).expand(sets, -1)
+            return _noisy(scores, noise, self.generator), *self._labels(sets)
+        (x, y, w), *_ = self.draw(1, sets)
+        return _noisy(_scores(model, x), noise, self.generator), y, w
+
+    def _labels(self, sets: int) -> tuple[Tensor, Tensor]:
+        _, y, w = self.rows
+        return y.expand(sets, -1), (torch.ones_like(y) if w is None else w).expand(sets, -1)
 
 
 class _Guard:
     """Keeps the model that loses least on validation rows."""
 
     def __init__(self, model: nn.Module, metric: Metric | None, validation: Rows | None) -> None:
-        self.model, self.validation = model, validation
-        self.metric = None if metric is None else metric.best
+        self.model, self.metric, self.validation = model, metric, validation
         self.least = float("inf")
         self.state: dict[str, Tensor] | None = None
 

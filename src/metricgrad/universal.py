@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from scipy.stats import spearmanr
 from torch import Tensor
@@ -133,9 +134,7 @@ def fit_to_corpus(
     progress: Progress | None = None,
 ) -> None:
     """Fit h to pooled sets, `(families, 8, q)`, and their true losses, `(families, 8)`."""
-    if float(true.max() - true.min()) < 1e-6:
-        raise ValueError(f"metric: {metric.name!r} is constant ({float(true.min()):g} on every random set)")
-    low, high = (0.0, 1.0) if metric.bounded else (float(true.min()), float(true.max()))
+    low, high = _range(metric, true)
     true = (true - low) / (high - low)
     generator = torch.Generator().manual_seed(fitting.seed)
     for _ in _schedule(surrogate, fitting, progress):
@@ -145,14 +144,34 @@ def fit_to_corpus(
     surrogate.high.fill_(high)
 
 
+def _range(metric: Metric, true: Tensor) -> tuple[float, float]:
+    """Return the lowest and the highest loss a surrogate has to give, or say why there is nothing to learn."""
+    check_losses(metric, true)
+    low, high = float(true.min()), float(true.max())
+    if high - low < 1e-6:
+        raise ValueError(f"metric: {metric.name!r} is constant ({low:g} on every random set); nothing to learn")
+    return (0.0, 1.0) if metric.bounded else (low, high)
+
+
+def check_losses(metric: Metric, losses: Tensor) -> None:
+    """Raise an error if a metric gave what is not a loss: no finite number, or one outside the bounds it claims."""
+    right = (losses >= -1e-6) & (losses <= 1 + 1e-6) if metric.bounded else losses.isfinite()
+    if not bool(right.all()):
+        expected = "a loss from 0 to 1" if metric.bounded else "a finite loss"
+        raise ValueError(f"metric: expected {expected} from {metric.name!r}, got {losses[~right][0].item()}")
+
+
 def _fit_to_fresh_sets(
     surrogate: Surrogate, metric: Metric, sets: BroadSets | PaperSets, fitting: Fitting, progress: Progress | None
 ) -> None:
+    low, high = _range(metric, metric(*sets(2, KIN, fitting.sizes[0], torch.Generator().manual_seed(fitting.seed))))
+    surrogate.low.fill_(low)
+    surrogate.high.fill_(high)
     generator = torch.Generator().manual_seed(fitting.seed)
     for step in _schedule(surrogate, fitting, progress):
         drawn = sets(2, KIN, fitting.sizes[step % len(fitting.sizes)], generator)
         true = metric(*drawn).view(-1, KIN)
-        meta_loss(surrogate(*drawn).view(-1, KIN), true).backward()
+        meta_loss(surrogate(*drawn).view(-1, KIN) / (high - low), true / (high - low)).backward()
 
 
 def _schedule(surrogate: Surrogate, fitting: Fitting, progress: Progress | None) -> Iterator[int]:
@@ -164,15 +183,20 @@ def _schedule(surrogate: Surrogate, fitting: Fitting, progress: Progress | None)
         optimizer.zero_grad()
         yield step
         optimizer.step()
-        if progress and step % 50 == 49:
+        if progress and (step % 50 == 49 or step + 1 == fitting.steps):
             progress("fitting the surrogate", step + 1, fitting.steps)
+
+
+ALIKE = 0.003
+"""Sets whose losses spread less than this cannot be told apart: there is no order to get right."""
 
 
 @torch.no_grad()
 def fidelity(surrogate: Surrogate, metric: Metric, sets: Sets) -> dict[str, float]:
-    """Return the mean gap and the Spearman correlation of surrogate and metric on some sets."""
-    true, smooth = metric(*sets), surrogate(*sets)
+    """Return the mean gap and the Spearman correlation of surrogate and metric; NaN where all sets are alike."""
+    true, smooth = metric(*sets).cpu().numpy(), surrogate(*sets).cpu().numpy()
+    alike = len(true) < 2 or np.std(true) < ALIKE or not np.ptp(smooth)
     return {
-        "gap": float((true - smooth).abs().mean()),
-        "spearman": float(spearmanr(true.numpy(), smooth.numpy()).statistic),
+        "gap": float(np.abs(true - smooth).mean()) if len(true) else math.nan,
+        "spearman": math.nan if alike else float(spearmanr(true, smooth).statistic),
     }

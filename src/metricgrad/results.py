@@ -1,0 +1,110 @@
+"""Results as data: an append-only store of records, one JSON line each, safe against two writers and a kill."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timezone
+from functools import lru_cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from metricgrad._version import __version__
+
+PACKAGES = ("torch", "numpy", "scikit-learn")
+
+
+class Store:
+    """An append-only file of records.
+
+    Parameters
+    ----------
+    path : path
+        A `.jsonl` file; made when the first record is added.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> store = Store(Path(tempfile.mkdtemp()) / "runs.jsonl")
+    >>> store.add({"run": "a9a", "seed": 0}, {"loss": 0.25})
+    >>> [record["loss"] for record in store]
+    [0.25]
+    >>> store.find({"run": "a9a", "seed": 0})["loss"], store.find({"run": "a9a", "seed": 1})
+    (0.25, None)
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    def add(self, run: Mapping[str, Any], outcome: Mapping[str, Any]) -> None:
+        """Append a record: what was run, what came of it, and by which code and when."""
+        record = {"run": dict(run), **outcome, "made_by": provenance()}
+        line = json.dumps(record, sort_keys=True, default=float) + "\n"
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if file.tell() and self._cut_short(file.tell()):
+                file.write(b"\n")  # a writer was killed half-way: its line is closed, and skipped by readers
+            file.write(line.encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _cut_short(self, size: int) -> bool:
+        with self.path.open("rb") as file:
+            file.seek(size - 1)
+            return file.read(1) != b"\n"
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Yield every whole record, oldest first."""
+        if not self.path.exists():
+            return
+        with self.path.open(encoding="utf-8") as file:
+            for line in file:
+                try:
+                    record = json.loads(line)
+                except json.JSONDecodeError:
+                    continue
+                yield record
+
+    def find(self, run: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the newest record of a run, or None."""
+        wanted = json.loads(json.dumps(dict(run), default=float))
+        return next((record for record in reversed(list(self)) if record["run"] == wanted), None)
+
+    def frame(self) -> pd.DataFrame:
+        """Return all records as a table, nested fields as dotted columns."""
+        return pd.json_normalize(list(self))
+
+
+@lru_cache(maxsize=1)
+def provenance() -> dict[str, str]:
+    """Return version, commit, date, Python and packages: what a number needs to be believed."""
+    return {
+        "metricgrad": __version__,
+        "commit": _commit(),
+        "date": datetime.now(timezone.utc).date().isoformat(),
+        "python": platform.python_version(),
+        **{package: version(package) for package in PACKAGES},
+    }
+
+
+def _commit() -> str:
+    """Return the commit of the source tree, or nothing if there is none."""
+    try:
+        asked = subprocess.run(
+            ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=False,
+        )
+    except OSError:
+        return ""
+    return asked.stdout.strip()
