@@ -222,7 +222,8 @@ class SurrogateLoss(nn.Module):
         targets, weights = spread(scores, targets, weights)
         told = two_classes(targets, weights)
         scores = scores.detach().to(torch.promote_types(scores.dtype, self.running_gap.dtype))
-        return fidelity(self.surrogate, self.metric, Sets(scores[told], targets[told], weights[told]))
+        with torch.autocast(scores.device.type, enabled=False):
+            return fidelity(self.surrogate, self.metric, Sets(scores[told], targets[told], weights[told]))
 
     def train(self, mode: bool = True) -> SurrogateLoss:
         """Set the mode of the loss; its surrogate only judges all the same, but inside `refine`."""
