@@ -67,7 +67,8 @@ def _between(ranked: torch.Tensor, cut: int) -> float:
     if cut == len(ranked):
         return _finite(lowest - margin, lowest)
     upper, lower = float(above[-1]), float(ranked[cut])
-    middle = lower + (upper / 2 - lower / 2)
+    gap = upper - lower
+    middle = lower + gap / 2 if math.isfinite(gap) else lower / 2 + upper / 2
     # Between neighbouring floats there is nothing: the upper one itself is the only threshold that parts them.
     return middle if lower < middle < upper else upper
 
