@@ -142,6 +142,8 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         seed = _seed(self.random_state)
         start = self.network_ if self.warm_start and hasattr(self, "network_") else None
         table = self._table(X, y, sample_weight, metric, going_on=start is not None)
+        if self.threshold == "cv":
+            _check_folds(table.targets)
         parts = split(table.targets, seed, test=0.0, validation=self.validation_fraction)
         if len(np.unique(table.targets[parts.validation])) < 2:
             warnings.warn("y: one class has a single row, so the validation rows hold one class only", stacklevel=2)
@@ -315,6 +317,14 @@ def _scores(network: nn.Module, x: torch.Tensor) -> torch.Tensor:
     network.eval()
     scores: torch.Tensor = network(x.to(next(network.parameters()).dtype))
     return scores.double()
+
+
+def _check_folds(targets: Array) -> None:
+    sizes = np.bincount(targets)
+    if sizes.min() < 2 or sizes.sum() < FOLDS:
+        raise ValueError(
+            f"threshold: expected at least 2 rows of each class and {FOLDS} in all for 'cv', got {sizes.tolist()}"
+        )
 
 
 def _seed(random_state: Any) -> int:

@@ -34,10 +34,9 @@ class Table:
 
 def checked_weights(sample_weight: ArrayLike, X: Any) -> Array:
     """Return weights as doubles, or say what is wrong with them."""
-    weights = np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
-    if not weights.any():
+    if not np.asarray(sample_weight).any():
         raise ValueError("sample_weight: expected at least one positive weight, got only zeros")
-    return weights
+    return np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
 
 
 def merged(X: Any, targets: Array, weights: Array | None) -> tuple[Any, Array, Array | None]:
@@ -77,4 +76,4 @@ def centre_and_scale(X: Any, weights: Array | None) -> tuple[Array, Array]:
 def scaled(X: Any, centre: Array, scale: Array) -> Array:
     """Return dense features, centred and scaled in double and then rounded to single: `(rows, features)`."""
     dense = X.toarray() if scipy.sparse.issparse(X) else X
-    return np.asarray((dense - centre) / scale, np.float32)
+    return np.asarray((dense - centre) / scale, np.float32, order="C")
