@@ -36,8 +36,8 @@ def best_threshold(metric: Metric, scores: Any, targets: Any, weights: Any = Non
     Examples
     --------
     >>> from metricgrad.metrics import f1
-    >>> best_threshold(f1, [0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1])
-    0.225
+    >>> best_threshold(f1, [0.0, 0.5, 0.25, 1.0], [0, 0, 1, 1])
+    0.125
     """
     if not metric.thresholded:
         return 0.0
