@@ -125,7 +125,7 @@ class Recipe:
             value = getattr(self, number)
             if value is None and number == "clip":
                 continue
-            if not _is_number(value) or not low <= value <= high:
+            if not _is_number(value) or not low <= float(value) <= high:
                 raise ValueError(f"{number}: expected {_between(low, high)}, got {value!r}")
         share: Any = self.positive_share
         if share not in (None, "auto") and not (_is_number(share) and 0 < share < 1):
