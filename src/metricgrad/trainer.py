@@ -94,6 +94,8 @@ def train(
         guard.restore()
 
 
+ALIKE = 0.003
+"""Sets whose true losses spread less than this share of their range have no order to get right."""
 _NAN = float("nan")
 _UNSEEN = (_NAN, False)
 
@@ -177,12 +179,14 @@ def _noisy(scores: Tensor, noise: float, generator: torch.Generator) -> Tensor:
 def _trust(model: nn.Module, loss: nn.Module, sets: _Draws, recipe: Recipe) -> float:
     """Return the correlation of surrogate and metric on fresh sets of the current model; NaN if nothing tells them.
 
-    That is so where every set is the same, or loses the same: a model that ranks all rows right cannot be told from
-    itself.
+    That is so where every set is the same, or loses nearly the same: a model that ranks all rows right cannot be told
+    from itself.
     """
     if not isinstance(loss, SurrogateLoss) or (sets.whole and not recipe.noise):
         return _NAN
-    return loss.fidelity(*sets.scored(model, 32, recipe.noise))["spearman"]
+    measured = loss.fidelity(*sets.scored(model, 32, recipe.noise))
+    span = float(loss.surrogate.high - loss.surrogate.low)
+    return measured["spearman"] if measured["spread"] >= ALIKE * span else _NAN
 
 
 def _earn_trust(model: nn.Module, loss: nn.Module, sets: _Draws, recipe: Recipe) -> float:
