@@ -133,7 +133,7 @@ def _fingerprint(metric: Metric, *how: Any) -> str:
 def is_builtin(metric: Metric) -> bool:
     """Whether a metric is ours, and not a black box of the same name."""
     function = getattr(metric.function, "func", metric.function)
-    return bool(function.__module__ == "metricgrad.metrics")
+    return bool(function.__module__ == "metricgrad.formulas")
 
 
 # ---- fitting what is bundled ---------------------------------------------------------------------------------------

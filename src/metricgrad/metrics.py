@@ -24,10 +24,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from metricgrad.curves import Confusion, confusion_at_zero, confusion_curve, counting_dtype
-
-Function = Callable[[Tensor, Tensor, "Tensor | None"], Tensor]
-Counts = Callable[[Confusion], Tensor]
+from metricgrad import formulas
+from metricgrad.curves import counting_dtype
+from metricgrad.formulas import Counts, Function
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ class Metric:
         """The same metric at the best threshold of the set itself; a metric without a threshold is its own."""
         if not self.thresholded:
             return self
-        function = partial(_at_best, counts=self.counts) if self.counts else self.best_function
+        function = partial(formulas.at_best, counts=self.counts) if self.counts else self.best_function
         if function is None:
             raise ValueError(f"metric: {self.name!r} has no best-threshold form: no counts, no best_function")
         return replace(
@@ -180,139 +179,50 @@ def _first(values: Tensor, wrong: Tensor) -> str:
     return f"{values[where].item()} at index {where if len(where) > 1 else where[0]}"
 
 
-# ---- losses of confusion counts ------------------------------------------------------------------------------------
-
-
-def _ratio(part: Tensor, whole: Tensor, empty: float = 0.0) -> Tensor:
-    return torch.where(whole > 0, part / whole.where(whole > 0, torch.ones_like(whole)), empty)
-
-
-def _error_rate(c: Confusion) -> Tensor:
-    return _ratio(c.fp + c.fn, c.tp + c.fp + c.fn + c.tn)
-
-
-def _f_beta(c: Confusion, beta: float) -> Tensor:
-    square = beta**2
-    return 1 - _ratio((1 + square) * c.tp, (1 + square) * c.tp + square * c.fn + c.fp)
-
-
-def _mcc(c: Confusion) -> Tensor:
-    called, classes = (c.tp + c.fp) * (c.tn + c.fn), (c.tp + c.fn) * (c.tn + c.fp)
-    return (1 - _ratio(c.tp * c.tn - c.fp * c.fn, (called * classes).sqrt()).clamp(-1, 1)) / 2
-
-
-def _jaccard(c: Confusion) -> Tensor:
-    return 1 - _ratio(c.tp, c.tp + c.fp + c.fn)
-
-
-def _balanced_error(c: Confusion) -> Tensor:
-    positives, negatives = c.tp + c.fn, c.fp + c.tn
-    classes = (positives > 0).to(positives) + (negatives > 0).to(negatives)
-    return _ratio(_ratio(c.fn, positives) + _ratio(c.fp, negatives), classes, empty=0.5)
-
-
-def _precision(c: Confusion) -> Tensor:
-    return 1 - _ratio(c.tp, c.tp + c.fp)
-
-
-def _recall(c: Confusion) -> Tensor:
-    return 1 - _ratio(c.tp, c.tp + c.fn)
-
-
-def _at_zero(scores: Tensor, targets: Tensor, weights: Tensor | None, counts: Counts) -> Tensor:
-    return counts(confusion_at_zero(scores, targets, weights))
-
-
-def _at_best(scores: Tensor, targets: Tensor, weights: Tensor | None, counts: Counts) -> Tensor:
-    return counts(confusion_curve(scores, targets, weights)).amin(-1)
-
-
-# ---- losses of the whole ranking -----------------------------------------------------------------------------------
-
-
-def _auc(scores: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:
-    c = confusion_curve(scores, targets, weights)
-    missed = (c.fn[..., 1:] + c.fn[..., :-1]) / 2
-    return _ratio((c.fp.diff() * missed).sum(-1), c.fn[..., 0] * c.tn[..., 0], empty=0.5).clamp(0, 1)
-
-
-def _partial_auc(scores: Tensor, targets: Tensor, weights: Tensor | None, max_fpr: float) -> Tensor:
-    c = confusion_curve(scores, targets, weights)
-    positives, negatives = c.fn[..., :1], c.tn[..., :1]
-    tpr, fpr = _ratio(c.tp, positives), _ratio(c.fp, negatives)
-    inside = _share_below(fpr, max_fpr)
-    rise = tpr.diff()
-    area = (fpr.diff() * inside * (tpr[..., :-1] + rise * inside / 2)).sum(-1)
-    least = max_fpr**2 / 2
-    loss = (1 - (area - least) / (max_fpr - least)) / 2
-    return torch.where((positives * negatives)[..., 0] > 0, loss.clamp(0, 1), 0.5)
-
-
-def _average_precision(scores: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:
-    c = confusion_curve(scores, targets, weights)
-    wrong = _ratio(c.fp, c.tp + c.fp)[..., 1:]
-    return _ratio((c.tp.diff() * wrong).sum(-1), c.fn[..., 0], empty=1.0).clamp(0, 1)
-
-
-def _eer(scores: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:
-    c = confusion_curve(scores, targets, weights)
-    positives, negatives = c.fn[..., :1], c.tn[..., :1]
-    fnr, fpr = _ratio(c.fn, positives), _ratio(c.fp, negatives)
-    distance = (fnr - fpr).abs()
-    nearest = distance <= distance.amin(-1, keepdim=True) + 1e3 * torch.finfo(distance.dtype).eps
-    rate = ((fnr + fpr) / 2).masked_fill(~nearest, 1).amin(-1)
-    return torch.where((positives * negatives)[..., 0] > 0, rate, 0.5)
-
-
-def _precision_at(scores: Tensor, targets: Tensor, weights: Tensor | None, fraction: float) -> Tensor:
-    c = confusion_curve(scores, targets, weights)
-    called = c.tp + c.fp
-    top = fraction * called[..., -1:]
-    found = (c.tp.diff() * _share_below(called, top)).sum(-1)
-    return 1 - _ratio(found, top[..., 0]).clamp(0, 1)
-
-
-def _recall_at_precision(scores: Tensor, targets: Tensor, weights: Tensor | None, precision: float) -> Tensor:
-    c = confusion_curve(scores, targets, weights)
-    rounding = 1e3 * torch.finfo(c.tp.dtype).eps
-    precise = _ratio(c.tp, c.tp + c.fp) >= precision - rounding
-    return 1 - _ratio(c.tp.masked_fill(~precise, 0).amax(-1), c.fn[..., 0])
-
-
-def _share_below(rising: Tensor, limit: Tensor | float) -> Tensor:
-    """Return the share of each step of a rising curve that lies below the limit: `(..., n + 1)` -> `(..., n)`."""
-    return _ratio(limit - rising[..., :-1], rising.diff()).clamp(0, 1)
-
-
 # ---- the built-in metrics ------------------------------------------------------------------------------------------
 
 
 def _of_counts(
     name: str, counts: Counts, label: str, explanation: str, known_as: tuple[float, float] = (1, 0)
 ) -> Metric:
-    return Metric(name, partial(_at_zero, counts=counts), label, explanation, known_as, True, counts)
+    return Metric(name, partial(formulas.at_zero, counts=counts), label, explanation, known_as, True, counts)
 
 
-auc = Metric("auc", _auc, "AUC", "Area under the ROC curve: how often a positive outranks a negative.")
-eer = Metric("eer", _eer, "EER", "Equal error rate: mean of miss and false-alarm rate where they are nearest.", (0, 1))
+auc = Metric("auc", formulas.auc_loss, "AUC", "Area under the ROC curve: how often a positive outranks a negative.")
+eer = Metric(
+    "eer",
+    formulas.eer_loss,
+    "EER",
+    "Equal error rate: mean of miss and false-alarm rate where they are nearest.",
+    (0, 1),
+)
 average_precision = Metric(
-    "average_precision", _average_precision, "AP", "Average precision: mean precision at each positive found."
+    "average_precision",
+    formulas.average_precision_loss,
+    "AP",
+    "Average precision: mean precision at each positive found.",
 )
-error_rate = _of_counts("error_rate", _error_rate, "error rate", "Share of rows classified wrongly (MCR).", (0, 1))
-f1 = _of_counts("f1", partial(_f_beta, beta=1.0), "F1", "Harmonic mean of precision and recall.")
-mcc = _of_counts("mcc", _mcc, "MCC", "Matthews correlation coefficient; the loss is (1 - MCC) / 2.", (1, -1))
-jaccard = _of_counts("jaccard", _jaccard, "Jaccard", "Positives found, over positives and false alarms (IoU).")
+error_rate = _of_counts(
+    "error_rate", formulas.error_rate_loss, "error rate", "Share of rows classified wrongly (MCR).", (0, 1)
+)
+f1 = _of_counts("f1", partial(formulas.f_beta_loss, beta=1.0), "F1", "Harmonic mean of precision and recall.")
+mcc = _of_counts(
+    "mcc", formulas.mcc_loss, "MCC", "Matthews correlation coefficient; the loss is (1 - MCC) / 2.", (1, -1)
+)
+jaccard = _of_counts(
+    "jaccard", formulas.jaccard_loss, "Jaccard", "Positives found, over positives and false alarms (IoU)."
+)
 balanced_error = _of_counts(
-    "balanced_error", _balanced_error, "balanced error", "Mean of miss rate and false-alarm rate.", (0, 1)
+    "balanced_error", formulas.balanced_error_loss, "balanced error", "Mean of miss rate and false-alarm rate.", (0, 1)
 )
-precision = _of_counts("precision", _precision, "precision", "Share of rows called positive that are.")
-recall = _of_counts("recall", _recall, "recall", "Share of positive rows that are found.")
+precision = _of_counts("precision", formulas.precision_loss, "precision", "Share of rows called positive that are.")
+recall = _of_counts("recall", formulas.recall_loss, "recall", "Share of positive rows that are found.")
 
 
 def f_beta(beta: float = 2.0) -> Metric:
     """F-measure in which recall counts `beta` times as much as precision."""
     beta = _within("beta", beta, 0, 1e6)
-    counts = partial(_f_beta, beta=beta)
+    counts = partial(formulas.f_beta_loss, beta=beta)
     explanation = f"F-measure; recall counts {beta:g} times as much as precision."
     return _of_counts(f"f_beta({_brief(beta)})", counts, f"F{beta:g}", explanation)
 
@@ -321,7 +231,7 @@ def partial_auc(max_fpr: float = 0.05) -> Metric:
     """Area under the ROC curve up to a false-alarm rate, standardised as scikit-learn does (chance is 0.5)."""
     max_fpr = _within("max_fpr", max_fpr, 0, 1)
     explanation = f"Area under the ROC curve up to a false-alarm rate of {max_fpr:g}, standardised (chance is 0.5)."
-    function = partial(_partial_auc, max_fpr=max_fpr)
+    function = partial(formulas.partial_auc_loss, max_fpr=max_fpr)
     return Metric(f"partial_auc({_brief(max_fpr)})", function, f"pAUC@{max_fpr:g}", explanation)
 
 
@@ -329,7 +239,7 @@ def precision_at(fraction: float = 0.02) -> Metric:
     """Precision among the highest-scored fraction of the rows by weight; a cut through ties takes their average."""
     fraction = _within("fraction", fraction, 0, 1)
     explanation = f"Share of positives among the top {fraction:.3g} of the rows (by weight)."
-    function = partial(_precision_at, fraction=fraction)
+    function = partial(formulas.precision_at_loss, fraction=fraction)
     return Metric(f"precision_at({_brief(fraction)})", function, f"P@{fraction:g}", explanation)
 
 
@@ -337,7 +247,7 @@ def recall_at_precision(precision: float = 0.9) -> Metric:
     """The largest recall any threshold reaches while keeping at least this precision."""
     precision = _within("precision", precision, 0, 1)
     explanation = f"Largest recall of any threshold with a precision of at least {precision:g}."
-    function = partial(_recall_at_precision, precision=precision)
+    function = partial(formulas.recall_at_precision_loss, precision=precision)
     return Metric(f"recall_at_precision({_brief(precision)})", function, f"R@P{precision:g}", explanation)
 
 
