@@ -293,14 +293,17 @@ def test_the_paper_is_built_as_its_authors_built_it() -> None:
 
 
 def test_batch_norm_of_the_paper_follows_the_first_layer_of_g() -> None:
-    surrogate = SURROGATES[PAPER]
+    surrogate = built(PAPER).requires_grad_(False)
     scores, targets, weights = random_sets(3, 10)
     first, second = surrogate.g.layers
     norm = surrogate.g.norm(torch.tanh(first(torch.stack((targets, scores), -1))).flatten(0, 1)).view(3, 10, 30)
     pooled = (torch.tanh(second(norm)) * (weights / weights.sum(-1, keepdim=True)).unsqueeze(-1)).sum(-2)
     same(surrogate.pool(scores, targets, weights), pooled)
-    raw = surrogate.last(surrogate.h(pooled))[:, 0]
-    same(surrogate.judge(pooled), torch.where(raw > 0, raw, 0.2 * raw))
+    for bias in (-1.0, 1.0):
+        surrogate.last.bias.fill_(bias)
+        raw = surrogate.last(surrogate.h(pooled))[:, 0]
+        assert bool((raw.sign() == bias).all())
+        same(surrogate.judge(pooled), torch.where(raw > 0, raw, 0.2 * raw))
 
 
 @pytest.mark.parametrize(("bias", "expected"), [(-1000.0, -3.0), (1000.0, 5.0)])
