@@ -14,8 +14,8 @@ from metricgrad.trainer import Round
 
 def rounds(validation: float = 0.31) -> list[Round]:
     nan = math.nan
-    warm_up = [Round("warm-up", n, 2, 0.7, nan, nan, nan, False, 0.1) for n in (1, 2)]
-    return [*warm_up, *(Round("rounds", n, 3, 0.5, 0.01, 0.9, validation, True, 0.2) for n in (1, 2, 3))]
+    warm_up = [Round("warm-up", n, 2, n, 0.7, nan, nan, nan, False, 0.1) for n in (1, 2)]
+    return [*warm_up, *(Round("rounds", n, 3, 2 + n, 0.5, 0.01, 0.9, validation, True, 0.2) for n in (1, 2, 3))]
 
 
 def test_rounds_are_passed_on_and_shown_with_the_metric_people_know(capsys: pytest.CaptureFixture[str]) -> None:

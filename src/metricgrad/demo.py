@@ -33,13 +33,13 @@ class DemoRun:
     model: MetricClassifier
 
 
-def demo_runs(data: Dataset, metric: str, seed: int, verbose: bool) -> Iterator[DemoRun]:
+def demo_runs(data: Dataset, metric: str, seed: int, recipe: Recipe, verbose: bool) -> Iterator[DemoRun]:
     """Train each method on the same split for the same number of steps, and judge it once on the test rows."""
     parts = split(data.y, seed)
     known = np.concatenate((parts.train, parts.validation))
     for method in METHODS:
         begun = time.perf_counter()
-        model = MetricClassifier(metric, method=method, recipe=RECIPE, random_state=seed, verbose=verbose)
+        model = MetricClassifier(metric, method=method, recipe=recipe, random_state=seed, verbose=verbose)
         model.fit(data.X[known], data.y[known])
         scores, targets = model.decision_function(data.X[parts.test]), data.y[parts.test]
         names = dict.fromkeys((get_metric(metric).name, *PAPER))
@@ -47,11 +47,13 @@ def demo_runs(data: Dataset, metric: str, seed: int, verbose: bool) -> Iterator[
         yield DemoRun(method, losses, time.perf_counter() - begun, model)
 
 
-def run_demo(out: Path, metric: str = "f1", seed: int = 0, verbose: bool = True) -> list[DemoRun]:
+def run_demo(
+    out: Path, metric: str = "f1", seed: int = 0, recipe: Recipe = RECIPE, verbose: bool = True
+) -> list[DemoRun]:
     """Run the demo and write the models, the pictures and a page about them into a folder."""
     out.mkdir(parents=True, exist_ok=True)
     data = load("digits8")
-    runs = list(demo_runs(data, metric, seed, verbose))
+    runs = list(demo_runs(data, metric, seed, recipe, verbose))
     histories = {METHODS[run.method]: run.model.history_ for run in runs}
     plot_convergence(histories, get_metric(metric)).savefig(out / "convergence.png", dpi=120)
     plot_figure2(figure2(seed=seed)).savefig(out / "figure2.png", dpi=120)

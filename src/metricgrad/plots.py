@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from metricgrad.experiments import Figure2
 from metricgrad.metrics import Metric
 from metricgrad.trainer import Round
 
+Array = NDArray[Any]
 TRUE, LEARNED, POSITIVE, NEGATIVE = "#0891b2", "#c026d3", "#e11d48", "#64748b"
 COLOURS = ("#475569", "#c026d3", "#0891b2", "#d97706")
 
@@ -26,11 +30,11 @@ def plot_convergence(histories: Mapping[str, Sequence[Round]], metric: Metric) -
         above.plot(steps[chosen], metric.value(losses[chosen]), "o", color=colour, ms=6)
         gaps = np.array([r.gap for r in history])
         if np.isfinite(gaps).any():
-            below.plot(_steps(history), gaps, color=colour, lw=1)
-    warm = [step for history in histories.values() for step in _steps(history, "warm-up")[-1:]]
+            below.plot([r.steps for r in history], gaps, color=colour, lw=1)
+    warm = [r.steps for history in histories.values() for r in history if r.phase == "warm-up"]
     for axes in (above, below):
         if warm:
-            axes.axvline(warm[0], color="#94a3b8", ls=":", lw=1)
+            axes.axvline(max(warm), color="#94a3b8", ls=":", lw=1)
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
     above.set_ylabel(f"validation {metric.label}")
@@ -41,30 +45,17 @@ def plot_convergence(histories: Mapping[str, Sequence[Round]], metric: Metric) -
     return figure
 
 
-def _steps(history: Sequence[Round], phase: str | None = None) -> list[int]:
-    """Return the model steps done at the end of every round."""
-    warm = max((r.number for r in history if r.phase == "warm-up"), default=0)
-    late = [r for r in history if r.phase == "rounds"]
-    a_round = 3 if not late else max(1, _steps_a_round(history))
-    steps = [r.number if r.phase == "warm-up" else warm + r.number * a_round for r in history]
-    return [s for s, r in zip(steps, history, strict=True) if phase in (None, r.phase)]
-
-
-def _steps_a_round(history: Sequence[Round]) -> int:
-    early = [r.number for r in history if r.phase == "warm-up"]
-    return early[0] if early else 1
-
-
-def _checked(history: Sequence[Round]) -> tuple[np.ndarray, np.ndarray]:
-    pairs = [(s, r.validation) for s, r in zip(_steps(history), history, strict=True) if r.validation == r.validation]
-    return np.array([s for s, _ in pairs]), np.array([v for _, v in pairs])
+def _checked(history: Sequence[Round]) -> tuple[Array, Array]:
+    """Return model steps and true validation losses of the rounds that were checked."""
+    checked = [r for r in history if not math.isnan(r.validation)]
+    return np.array([r.steps for r in checked]), np.array([r.validation for r in checked])
 
 
 def plot_figure2(arrays: Figure2) -> Figure:
     """Draw the paper's Figure 2 as a strip: the data, then true and surrogate loss over alpha, round by round."""
     figure = Figure(figsize=(3.1 * (1 + len(arrays.rounds)), 2.9), layout="constrained")
     data, *panels = figure.subplots(1, 1 + len(arrays.rounds))
-    height = np.random.RandomState(0).uniform(-0.35, 0.35, len(arrays.x))
+    height = np.random.default_rng(0).uniform(-0.35, 0.35, len(arrays.x))
     for label, colour in ((0, NEGATIVE), (1, POSITIVE)):
         own = arrays.y == label
         data.scatter(arrays.x[own], label + height[own], s=9, color=colour, alpha=0.6, lw=0)

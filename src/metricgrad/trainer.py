@@ -31,11 +31,12 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True)
 class Round:
-    """What one round did: the loss the model followed, how true it is, and the true loss on validation rows."""
+    """What one round did: model steps so far, the loss followed, how true it is, the true loss on validation rows."""
 
     phase: str
     number: int
     of: int
+    steps: int
     loss: float
     gap: float
     trust: float
@@ -89,7 +90,8 @@ def train(
             if number + 1 == recipe.rounds or _due(number, recipe):
                 checked, trust = guard.check(), _trust(model, loss, sets, recipe)
             gap = loss.gap if isinstance(loss, SurrogateLoss) else _NAN
-            yield Round("rounds", number + 1, recipe.rounds, value, gap, trust, *checked, _since(begun))
+            steps = recipe.warmup + (number + 1) * recipe.model_steps
+            yield Round("rounds", number + 1, recipe.rounds, steps, value, gap, trust, *checked, _since(begun))
     finally:
         guard.restore()
 
@@ -113,7 +115,8 @@ def _warm_up(
         value = _model_steps(model, CrossEntropy(), sets, recipe, optimizer, pace, steps)
         last = done + steps == recipe.warmup
         checked = guard.check() if last or _due(number, recipe) else _UNSEEN
-        yield Round("warm-up", done + steps, recipe.warmup, value, _NAN, _NAN, *checked, _since(begun))
+        so_far = done + steps
+        yield Round("warm-up", so_far, recipe.warmup, so_far, value, _NAN, _NAN, *checked, _since(begun))
 
 
 def _model_steps(

@@ -1,0 +1,52 @@
+"""Pictures show the arrays they are given."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from metricgrad.experiments import Figure2
+from metricgrad.metrics import get_metric
+from metricgrad.plots import plot_convergence, plot_figure2
+from metricgrad.trainer import Round
+
+NAN = float("nan")
+
+
+def history(losses: list[float], gap: float) -> list[Round]:
+    warm = Round("warm-up", 30, 30, 30, 0.7, NAN, NAN, 0.5, True, 0.1)
+    rounds = [Round("rounds", i + 1, 3, 33 + 3 * i, 0.3, gap, 0.9, loss, False, 0.2) for i, loss in enumerate(losses)]
+    return [warm, *rounds]
+
+
+def test_convergence_shows_the_metric_people_know_and_marks_the_checkpoint_kept() -> None:
+    figure = plot_convergence(
+        {"ce": history([0.4, 0.2, NAN], NAN), "sl": history([0.3, 0.1, 0.2], 0.01)}, get_metric("f1")
+    )
+    above, below = figure.axes
+    line, dot = above.get_lines()[:2]
+    np.testing.assert_allclose(line.get_xdata(), [30, 33, 36])
+    np.testing.assert_allclose(line.get_ydata(), [0.5, 0.6, 0.8])
+    assert (dot.get_xdata()[0], dot.get_ydata()[0]) == (36, pytest.approx(0.8))
+    assert [text.get_text() for text in above.get_legend().get_texts()] == ["ce", "sl"]
+    assert len([line for line in below.get_lines() if len(line.get_xdata()) > 2]) == 1
+
+
+def test_figure_2_has_the_data_and_a_panel_for_every_round() -> None:
+    alphas = np.linspace(0.1, 1, 5)
+    arrays = Figure2(
+        np.array([0.0, 2.0]),
+        np.array([0, 1]),
+        alphas,
+        alphas / 2,
+        (0, 7),
+        np.array([0.3, 0.6]),
+        np.stack([alphas, 1 - alphas]),
+    )
+    figure = plot_figure2(arrays)
+    assert len(figure.axes) == 3
+    assert figure.axes[2].get_title() == "round 7: alpha = 0.60"
+    true, surrogate, here = figure.axes[2].get_lines()
+    np.testing.assert_allclose(true.get_ydata(), alphas / 2)
+    np.testing.assert_allclose(surrogate.get_ydata(), 1 - alphas)
+    assert here.get_xdata()[0] == 0.6
