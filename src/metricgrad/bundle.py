@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import asdict
 from datetime import datetime, timezone
 from functools import lru_cache
@@ -21,6 +21,7 @@ from torch import Tensor
 
 from metricgrad._version import __version__
 from metricgrad.metrics import Metric, builtin_metrics, get_metric
+from metricgrad.progress import work_bar
 from metricgrad.sampling import BroadSets, PaperSets
 from metricgrad.surrogate import CONSTRUCTIONS, Construction, Surrogate
 from metricgrad.universal import (
@@ -113,7 +114,8 @@ def universal_for(
     path = _cache() / f"{_fingerprint(metric, construction, sets, fitting)}.safetensors"
     with suppress(FileNotFoundError, ValueError):  # not there yet, or damaged: then it is fitted
         return open_surrogate(path)
-    save_surrogate(fit_universal(metric, sets, construction, fitting, progress), path)
+    with work_bar() if progress is None else nullcontext(progress) as report:
+        save_surrogate(fit_universal(metric, sets, construction, fitting, report), path)
     return open_surrogate(path)
 
 

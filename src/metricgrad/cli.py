@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,8 +12,6 @@ from typer.core import TyperGroup
 from metricgrad._version import __version__
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
     from metricgrad.datasets import TableRow
 
 PROBLEM, INTERRUPTED = 2, 130
@@ -196,6 +193,7 @@ def universal_fit(
 
     from metricgrad.bundle import bundled_names, fit_bundled
     from metricgrad.metrics import get_metric
+    from metricgrad.progress import work_bar
     from metricgrad.universal import THOROUGH
 
     if bool(names) == every:
@@ -203,14 +201,9 @@ def universal_fit(
     chosen = bundled_names() if every else list(dict.fromkeys(get_metric(name).name for name in names or ()))
     fitting = replace(THOROUGH, seed=seed, families=families or THOROUGH.families, steps=steps or THOROUGH.steps)
     out.mkdir(parents=True, exist_ok=True)
-    with _progress() as bars:
-        whole, part = bars.add_task("surrogates", total=len(chosen)), bars.add_task("starting", total=None)
-
-        def report(what: str, done: int, total: int) -> None:
-            bars.update(part, description=what, completed=done, total=total)
-
-        for name, entry in fit_bundled(chosen, out, fitting, report):
-            bars.advance(whole)
+    with work_bar() as report:
+        for done, (name, entry) in enumerate(fit_bundled(chosen, out, fitting, report), 1):
+            report("surrogates", done, len(chosen))
             gap, spearman = _fidelity(entry)
             # Not typer's echo, which would write through the bars.
             print(f"{name}: gap {gap}, Spearman {spearman}, {out / entry['file']}", flush=True)
@@ -247,15 +240,3 @@ def _print(table: Any) -> None:
     from rich.console import Console
 
     Console().print(table)
-
-
-def _progress() -> Progress:
-    """Return bars on stderr that tell what is done, how much, and how long it will take; they go when it is over."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    screen = Console(stderr=True)
-    # Lines for stdout go above the bars on a screen, but stay on stdout if it is a file.
-    above = sys.stdout.isatty()
-    return Progress(*columns, console=screen, transient=True, redirect_stdout=above, disable=not screen.is_terminal)

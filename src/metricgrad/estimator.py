@@ -46,8 +46,8 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     metric : str, Metric, torchmetrics object or callable
         What the model is judged by: `"f1"`, `"average_precision"`, `"partial_auc(0.05)"`, `black_box(profit)` ...
     method : str
-        `"sl-r"` (universal surrogate, refined), `"sl-s"` (from scratch), `"sl-u"` (universal, frozen), or a baseline:
-        `"cross-entropy"`.
+        `"sl-r"` (universal surrogate, refined), `"sl-s"` (from scratch), `"sl-u"` (universal, frozen), or one of
+        `metricgrad.baselines`: `"cross-entropy"`, `"focal"`, `"aucm"` ... (`"cost-sensitive"` trains six models).
     model : {"mlp", "small", "linear"}, torch module or factory
         The paper's network, 30 units, a linear model, a module (copied), or a callable `features -> module`.
     recipe : Recipe or {"default", "paper"}
@@ -209,13 +209,25 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         seed: int,
         start: nn.Module | None = None,
     ) -> tuple[nn.Module, list[Round], bool]:
-        """Return a trained network, what every round did, and whether Ctrl-C stopped it."""
-        network = build_model(self.model, table.x.shape[1], seed) if start is None else deepcopy(start).float()
-        torch.manual_seed(seed)
+        """Train a network; of a baseline with a setting one for each, the best on validation rows is returned."""
         with work_bar() if self.verbose else nullcontext() as report:
-            loss = make_loss(self.method, metric, recipe, report)
-        torch.manual_seed(seed)  # dropout must not depend on the loss: every method starts from the same warm-up
+            torch.manual_seed(seed)
+            losses = make_losses(self.method, metric, recipe, report)
         rows, kept = table.rows(training), table.rows(validation)
+        judge = metric if recipe.form == "zero" or len(losses) == 1 else metric.best
+        runs: list[_Trained] = []
+        for loss in losses:
+            network = build_model(self.model, table.x.shape[1], seed) if start is None else deepcopy(start).float()
+            torch.manual_seed(seed)  # dropout must not depend on the loss: every method starts from the same warm-up
+            runs.append(self._follow(network, loss, rows, kept, metric, recipe, seed))
+            if runs[-1].interrupted:
+                break
+        best = min(runs, key=lambda run: float(judge(_scores(run.network, kept.x), kept.y, kept.w)))
+        return best._replace(interrupted=runs[-1].interrupted)
+
+    def _follow(
+        self, network: Scorer, loss: nn.Module, rows: Rows, kept: Rows, metric: Metric, recipe: Recipe, seed: int
+    ) -> _Trained:
         rounds = train(network, loss, rows, recipe, validation=kept, metric=metric, seed=seed)
         history: list[Round] = []
         interrupted = False
@@ -225,9 +237,9 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         except KeyboardInterrupt:
             rounds.close()
             interrupted = True
-            warnings.warn("fit: stopped by the user; the best model so far is kept", stacklevel=3)
+            warnings.warn("fit: stopped by the user; the best model so far is kept", stacklevel=4)
         # In double, a row scores the same whatever rows lie beside it; a module of the user's stays as it is.
-        return network.double() if network.name else network, history, interrupted
+        return _Trained(network.double() if network.name else network, history, interrupted)
 
     def _choose_threshold(self, table: Table, kept: Rows, metric: Metric, recipe: Recipe, seed: int) -> float:
         if not isinstance(self.threshold, str):

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
+from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from metricgrad.metrics import Metric
-from metricgrad.trainer import Round
+if TYPE_CHECKING:
+    from metricgrad.metrics import Metric
+    from metricgrad.trainer import Round
 
 
-def bar() -> Progress:
-    """Return a bar that says what is done, how much of it, and how long it takes yet."""
+def bar(transient: bool = False) -> Progress:
+    """Return a bar on stderr that says what is done, how much of it, and how long it takes yet; nothing in a file."""
+    screen = Console(stderr=True)
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
@@ -20,13 +25,17 @@ def bar() -> Progress:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
+        console=screen,
+        transient=transient,
+        disable=not (screen.is_terminal or screen.is_jupyter),
+        redirect_stdout=sys.stdout.isatty(),  # lines go above the bar on a screen, but stay on stdout if it is a file
     )
 
 
 @contextmanager
 def work_bar() -> Iterator[Callable[[str, int, int], None]]:
-    """Show a bar for every kind of work reported as `report(what, done, total)`."""
-    with bar() as progress:
+    """Show a bar for every kind of work reported as `report(what, done, total)`; they go when it is over."""
+    with bar(transient=True) as progress:
         tasks: dict[str, TaskID] = {}
 
         def report(what: str, done: int, total: int) -> None:

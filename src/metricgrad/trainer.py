@@ -62,7 +62,8 @@ def train(
     model : module
         `(..., features)` -> `(...)`.
     loss : module
-        `(scores, targets, weights)` -> scalar. A `SurrogateLoss` that is not frozen is refined on the way.
+        `(scores, targets, weights)` -> scalar. A `SurrogateLoss` that is not frozen is refined on the way; parameters
+        of any other loss follow it together with the model's.
     rows : Rows
         What to train on.
     recipe : Recipe
@@ -79,7 +80,7 @@ def train(
     try:
         yield from _warm_up(model, sets, recipe, guard, begun)
         trust = _earn_trust(model, loss, sets, recipe)
-        optimizer, pace = _optimizer(model, recipe, recipe.rounds * recipe.model_steps)
+        optimizer, pace = _optimizer(model, recipe, recipe.rounds * recipe.model_steps, loss)
         for number in range(recipe.rounds):  # line 2
             if recipe.first == "surrogate":
                 _surrogate_steps(model, loss, sets, recipe)
@@ -213,11 +214,13 @@ def _earn_trust(model: nn.Module, loss: nn.Module, sets: _Draws, recipe: Recipe)
 
 
 def _optimizer(
-    model: nn.Module, recipe: Recipe, steps: int
+    model: nn.Module, recipe: Recipe, steps: int, loss: nn.Module | None = None
 ) -> tuple[torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler]:
     learnable = list(model.parameters())
     if not learnable:
         raise ValueError(f"model: expected a module with parameters to train, got {type(model).__name__} without any")
+    if loss is not None and not isinstance(loss, SurrogateLoss):  # a surrogate has an optimizer of its own
+        learnable += loss.parameters()
     optimizer = torch.optim.Adam(learnable, recipe.learning_rate, fused=True)
 
     def pace(step: int) -> float:
