@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from metricgrad import MetricClassifier, datasets, get_metric
+from metricgrad.recipe import get_recipe
 from metricgrad.results import Store
 from metricgrad.splits import split
 
@@ -34,8 +35,9 @@ def run_one(run: dict, path: Path) -> None:
     parts = split(data.y, run["seed"])
     known = np.concatenate((parts.train, parts.validation))
     begun = time.perf_counter()
+    recipe = get_recipe(run["recipe"], **{k: v for k, v in run.items() if k == "learning_rate"})
     model = MetricClassifier(
-        run["metric"], method=run["method"], model=run["model"], recipe=run["recipe"], random_state=run["seed"]
+        run["metric"], method=run["method"], model=run["model"], recipe=recipe, random_state=run["seed"]
     )
     model.fit(data.X[known], data.y[known])
     loss = get_metric(run["metric"])(model.decision_function(data.X[parts.test]), data.y[parts.test])
@@ -58,10 +60,10 @@ def report(path: Path) -> None:
     if frame.empty:
         return
     table = Table(title="Test loss, mean over seeds; in brackets the ratio to cross-entropy + exact threshold")
-    for heading in ("dataset", "metric", "seeds", *METHODS):
-        table.add_column(heading, justify="left" if heading in ("dataset", "metric") else "right")
+    for heading in ("model", "dataset", "metric", "seeds", *METHODS):
+        table.add_column(heading, justify="left" if heading in ("model", "dataset", "metric") else "right")
     met = True
-    for (name, metric), cell in frame.groupby(["run.dataset", "run.metric"], sort=False):
+    for (kind, name, metric), cell in frame.groupby(["run.model", "run.dataset", "run.metric"], sort=False):
         losses = cell.pivot_table(index="run.seed", columns="run.method", values="test_loss").dropna()
         if losses.empty or "cross-entropy" not in losses:
             continue
@@ -74,7 +76,7 @@ def report(path: Path) -> None:
             ratio = means[method] / means["cross-entropy"]
             met &= ratio <= bar
             cells.append(f"{means[method]:.4f} ({ratio:.3f}{'' if ratio <= bar else ' !'})")
-        table.add_row(name, metric, str(len(losses)), *cells)
+        table.add_row(kind, name, metric, str(len(losses)), *cells)
     Console(width=120).print(table)
     Console().print(f"bars {METHODS}: {'all met' if met else 'not all met'}")
 
@@ -87,14 +89,25 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--datasets", default=",".join(DATASETS))
     parser.add_argument("--metrics", default=",".join(METRICS))
+    parser.add_argument("--methods", default=",".join(METHODS))
+    parser.add_argument("--learning-rate", type=float, help="instead of the recipe's, for every method")
     parser.add_argument("--report", action="store_true", help="only show what is stored")
     asked = parser.parse_args()
+    changes = {} if asked.learning_rate is None else {"learning_rate": asked.learning_rate}
     runs = [
-        {"dataset": d, "metric": m, "method": method, "model": asked.model, "recipe": "default", "seed": seed}
+        {
+            "dataset": d,
+            "metric": m,
+            "method": method,
+            "model": asked.model,
+            "recipe": "default",
+            "seed": seed,
+            **changes,
+        }
         for seed in range(asked.seeds)
         for d in asked.datasets.split(",")
         for m in asked.metrics.split(",")
-        for method in METHODS
+        for method in asked.methods.split(",")
     ]
     store = Store(asked.results)
     todo = [] if asked.report else [run for run in runs if store.find(run) is None]
