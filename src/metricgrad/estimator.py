@@ -7,7 +7,7 @@ import warnings
 from contextlib import nullcontext
 from copy import deepcopy
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,11 +18,11 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
-from metricgrad.baselines import BASELINES
+from metricgrad.baselines import BASELINES, TUNED
 from metricgrad.black_box import as_metric
 from metricgrad.loss import SurrogateLoss
 from metricgrad.metrics import Metric
-from metricgrad.model import build_model
+from metricgrad.model import Scorer, build_model
 from metricgrad.progress import shown_rounds, work_bar
 from metricgrad.recipe import Recipe, get_recipe
 from metricgrad.splits import folds, split
@@ -36,6 +36,14 @@ FOLDS = 5
 CHUNK = 65_536
 DTYPES = (np.float64, np.float32)
 Array = NDArray[Any]
+
+
+class _Trained(NamedTuple):
+    """A trained network, what every round did, and whether Ctrl-C stopped it."""
+
+    network: Scorer
+    history: list[Round]
+    interrupted: bool
 
 
 class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -92,7 +100,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     True
     """
 
-    network_: nn.Module
+    network_: Scorer
     classes_: Array
 
     def __init__(
@@ -207,27 +215,29 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         metric: Metric,
         recipe: Recipe,
         seed: int,
-        start: nn.Module | None = None,
-    ) -> tuple[nn.Module, list[Round], bool]:
-        """Train a network; of a baseline with a setting one for each, the best on validation rows is returned."""
-        with work_bar() if self.verbose else nullcontext() as report:
-            torch.manual_seed(seed)
-            losses = make_losses(self.method, metric, recipe, report)
+        start: Scorer | None = None,
+    ) -> _Trained:
+        """Train a network; for a baseline with a setting, one for each, and the best on validation rows is kept."""
+        network = build_model(self.model, table.x.shape[1], seed) if start is None else deepcopy(start).float()
         rows, kept = table.rows(training), table.rows(validation)
-        judge = metric if recipe.form == "zero" or len(losses) == 1 else metric.best
+        if self.method not in TUNED:
+            torch.manual_seed(seed)
+            with work_bar() if self.verbose else nullcontext() as report:
+                loss = make_loss(self.method, metric, recipe, report)
+            return self._follow(loss, network, rows, kept, metric, recipe, seed)
         runs: list[_Trained] = []
-        for loss in losses:
-            network = build_model(self.model, table.x.shape[1], seed) if start is None else deepcopy(start).float()
-            torch.manual_seed(seed)  # dropout must not depend on the loss: every method starts from the same warm-up
-            runs.append(self._follow(network, loss, rows, kept, metric, recipe, seed))
+        for make in TUNED[self.method]:
+            runs.append(self._follow(make(), deepcopy(network), rows, kept, metric, recipe, seed))
             if runs[-1].interrupted:
                 break
+        judge = metric if recipe.form == "zero" else metric.best
         best = min(runs, key=lambda run: float(judge(_scores(run.network, kept.x), kept.y, kept.w)))
         return best._replace(interrupted=runs[-1].interrupted)
 
     def _follow(
-        self, network: Scorer, loss: nn.Module, rows: Rows, kept: Rows, metric: Metric, recipe: Recipe, seed: int
+        self, loss: nn.Module, network: Scorer, rows: Rows, kept: Rows, metric: Metric, recipe: Recipe, seed: int
     ) -> _Trained:
+        torch.manual_seed(seed)  # dropout must not depend on the loss: every method starts from the same warm-up
         rounds = train(network, loss, rows, recipe, validation=kept, metric=metric, seed=seed)
         history: list[Round] = []
         interrupted = False
