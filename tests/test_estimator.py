@@ -27,6 +27,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 
 from metricgrad import Metric, MetricClassifier, Recipe, best_threshold, black_box, get_metric
+from metricgrad.baselines import BASELINES, TUNED
 from metricgrad.model import MODELS, mlp
 
 TINY = Recipe(warmup=45, rounds=3, set_size=200, refine_sets=2, learning_rate=0.03, trust=-1.0, check_every=2)
@@ -66,6 +67,29 @@ def test_every_method_learns(method: str, metric: str) -> None:
     model = quick(metric, method).fit(X, Y)
     assert model.score(X, Y) > 0.8
     assert roc_auc_score(Y, model.decision_function(X)) > 0.9
+
+
+@pytest.mark.parametrize("method", BASELINES)
+def test_every_baseline_is_a_method(method: str) -> None:
+    model = quick("auc", method, recipe=replace(TINY, warmup=0, rounds=20)).fit(X, Y)
+    assert model.score(X, Y) > 0.85
+
+
+def test_the_cost_of_a_positive_row_is_the_one_that_loses_least_on_the_validation_rows() -> None:
+    recipe = replace(TINY, warmup=3, rounds=8)
+    tuned = quick("f1", "cost-sensitive", recipe=recipe).fit(X, Y)
+    alone = [_with_one_cost(make, recipe) for make in TUNED["cost-sensitive"]]
+    losses = [model.validation_loss_ for model in alone]
+    assert len(set(losses)) > 1
+    assert same_weights(tuned, alone[int(np.argmin(losses))])
+    assert tuned.validation_loss_ == min(losses)
+    assert len(tuned.history_) == len(alone[0].history_)
+
+
+def _with_one_cost(make: Callable[[], nn.Module], recipe: Recipe) -> MetricClassifier:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(TUNED, "cost-sensitive", (make,))
+        return quick("f1", "cost-sensitive", recipe=recipe).fit(X, Y)
 
 
 def test_predictions_are_decisions_of_at_least_zero() -> None:
@@ -508,6 +532,19 @@ def test_ctrl_c_keeps_the_best_model_so_far(verbose: bool) -> None:
     seen = [done.validation for done in model.history_ if done.validation == done.validation]
     assert len(seen) == 4
     assert model.validation_loss_ <= min(seen)
+    assert (model.predict(X) == Y).mean() > 0.7
+
+
+@pytest.mark.usefixtures("python_handles_ctrl_c")
+def test_ctrl_c_while_tuning_keeps_the_best_of_the_models_so_far() -> None:
+    recipe = replace(TINY, warmup=0, rounds=4)
+    calm = black_box(CtrlC(at=0), labels=True, candidates=4)
+    _ = quick(calm, "focal", recipe=recipe).fit(X, Y)
+    metric = black_box(CtrlC(at=calm.function.fn.calls + 2), labels=True, candidates=4)
+    with pytest.warns(UserWarning, match="stopped by the user"):
+        model = quick(metric, "cost-sensitive", recipe=recipe).fit(X, Y)
+    assert model.interrupted_
+    assert len(model.history_) == 4
     assert (model.predict(X) == Y).mean() > 0.7
 
 
