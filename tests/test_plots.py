@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from metricgrad.experiments import Figure2
+from metricgrad.figures import Figure2, figure1
 from metricgrad.metrics import get_metric
-from metricgrad.plots import plot_convergence, plot_figure2
+from metricgrad.plots import plot_convergence, plot_figure1, plot_figure2
 from metricgrad.trainer import Round
 
 NAN = float("nan")
@@ -30,6 +30,18 @@ def test_convergence_shows_the_metric_people_know_and_marks_the_checkpoint_kept(
     assert (dot.get_xdata()[0], dot.get_ydata()[0]) == (36, pytest.approx(0.8))
     assert [text.get_text() for text in above.get_legend().get_texts()] == ["ce", "sl"]
     assert len([line for line in below.get_lines() if len(line.get_xdata()) > 2]) == 1
+
+
+def test_figure_1_has_a_surface_for_every_loss() -> None:
+    figure = plot_figure1(figure1(points=9))
+    assert [axes.get_title() for axes in figure.axes] == [
+        "AUC loss",
+        "AP loss",
+        "error rate loss",
+        "EER loss",
+        "F1 loss",
+    ]
+    assert all(len(axes.collections) == 1 for axes in figure.axes)
 
 
 def test_figure_2_has_the_data_and_a_panel_for_every_round() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from metricgrad.datasets import Dataset, load
 from metricgrad.estimator import MetricClassifier
-from metricgrad.experiments import figure2
+from metricgrad.figures import figure2
 from metricgrad.metrics import PAPER, get_metric
 from metricgrad.plots import plot_convergence, plot_figure2
 from metricgrad.recipe import Recipe

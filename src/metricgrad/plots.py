@@ -10,8 +10,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from metricgrad.experiments import Figure2
-from metricgrad.metrics import Metric
+from metricgrad.figures import Figure1, Figure2
+from metricgrad.metrics import Metric, get_metric
 from metricgrad.trainer import Round
 
 Array = NDArray[Any]
@@ -49,6 +49,17 @@ def _checked(history: Sequence[Round]) -> tuple[Array, Array]:
     """Return model steps and true validation losses of the rounds that were checked."""
     checked = [r for r in history if not math.isnan(r.validation)]
     return np.array([r.steps for r in checked]), np.array([r.validation for r in checked])
+
+
+def plot_figure1(arrays: Figure1) -> Figure:
+    """Draw the paper's Figure 1: surfaces of the losses over two perturbed predictions."""
+    figure = Figure(figsize=(3.2 * len(arrays.losses), 3.4), layout="constrained")
+    negative, positive = np.meshgrid(arrays.shifts, arrays.shifts, indexing="ij")
+    for i, (name, surface) in enumerate(arrays.losses.items(), 1):
+        axes = figure.add_subplot(1, len(arrays.losses), i, projection="3d")
+        axes.plot_surface(negative, positive, surface, cmap="viridis", rstride=2, cstride=2, lw=0, antialiased=False)
+        axes.set(xlabel="negative", ylabel="positive", title=f"{get_metric(name).label} loss")
+    return figure
 
 
 def plot_figure2(arrays: Figure2) -> Figure:

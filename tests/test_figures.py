@@ -1,4 +1,4 @@
-"""The paper's minimal example does what its Figure 2 shows."""
+"""The arrays of the figures are what the paper says they are."""
 
 from __future__ import annotations
 
@@ -6,7 +6,30 @@ import numpy as np
 import pytest
 import torch
 
-from metricgrad.experiments import Figure2, figure2
+from metricgrad.figures import FIGURE1, Figure2, figure1, figure2
+from metricgrad.metrics import get_metric
+
+
+def test_every_point_of_a_surface_is_the_loss_of_the_perturbed_set() -> None:
+    arrays = figure1(points=7, seed=3)
+    scores = torch.randn(10, generator=torch.Generator().manual_seed(3))
+    targets = torch.arange(10) % 2
+    assert tuple(arrays.losses) == FIGURE1
+    for name, surface in arrays.losses.items():
+        assert surface.shape == (7, 7)
+        moved = scores.clone()
+        moved[0] += float(arrays.shifts[2])
+        moved[1] += float(arrays.shifts[5])
+        assert surface[2, 5] == pytest.approx(float(get_metric(name)(moved, targets)))
+
+
+def test_surfaces_are_steps_that_fall_as_the_two_are_told_apart() -> None:
+    arrays = figure1()
+    for surface in arrays.losses.values():
+        assert len(np.unique(surface)) < 100
+    ranking = arrays.losses["auc"]
+    assert (np.diff(ranking, axis=0) >= -1e-7).all()
+    assert (np.diff(ranking, axis=1) <= 1e-7).all()
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Experiments of the paper: the arrays behind its figures."""
+"""The arrays behind the figures of the paper."""
 
 from __future__ import annotations
 
@@ -14,6 +14,32 @@ from metricgrad.loss import SurrogateLoss
 from metricgrad.metrics import get_metric
 
 Array = NDArray[Any]
+
+
+FIGURE1 = ("auc", "average_precision", "error_rate", "eer", "f1")
+"""The five losses whose surfaces the paper draws."""
+
+
+@dataclass(frozen=True)
+class Figure1:
+    """Loss surfaces: the shifts of two predictions, and every loss on the grid of both, `(shifts, shifts)`."""
+
+    shifts: Array
+    losses: dict[str, Array]
+
+
+def figure1(points: int = 121, reach: float = 3.0, seed: int = 0) -> Figure1:
+    """Perturb two predictions of a random set of ten, one of a negative and one of a positive, and judge every pair.
+
+    Rows of a surface shift the negative, columns the positive; what is called positive is cut at zero.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    scores, targets = torch.randn(10, generator=generator), (torch.arange(10) % 2).float()
+    shifts = torch.linspace(-reach, reach, points)
+    sets = scores.repeat(points, points, 1)
+    sets[..., 0] += shifts[:, None]
+    sets[..., 1] += shifts
+    return Figure1(shifts.numpy(), {name: get_metric(name)(sets, targets).numpy() for name in FIGURE1})
 
 
 @dataclass(frozen=True)
