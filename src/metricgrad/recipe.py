@@ -99,7 +99,7 @@ class Recipe:
     positive_share: float | str | None = "auto"
     restore: bool = True
     warmup: int = 3_000
-    anchor: float = 0.1
+    anchor: float = 0.3
     learning_rate: float = 1e-3
     surrogate_rate: float = 1e-3
     schedule: str = "cosine"
