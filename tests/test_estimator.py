@@ -560,8 +560,10 @@ def test_ctrl_c_while_cross_validating_falls_back_on_the_validation_rows() -> No
     assert model.threshold_ == calm.threshold_
 
 
-def test_progress_is_shown_if_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_is_shown_if_asked_for(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setenv("COLUMNS", "160")
     quick(verbose=True).fit(X, Y)
-    shown = capsys.readouterr().out
+    shown = capsys.readouterr().err
     assert "training: warm-up" in shown
     assert "validation F1 0." in shown

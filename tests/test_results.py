@@ -6,6 +6,8 @@ import json
 import multiprocessing
 from pathlib import Path
 
+import numpy as np
+
 from metricgrad.results import Store, provenance
 
 RUN = {"dataset": "a9a", "metric": "f1", "seed": 3}
@@ -63,6 +65,15 @@ def test_two_writers_lose_nothing(tmp_path: Path) -> None:
     lines = path.read_text().splitlines()
     kept = [(json.loads(line)["run"]["writer"], json.loads(line)["run"]["seed"]) for line in lines]
     assert sorted(kept) == [(writer, seed) for writer in (1, 2) for seed in range(50)]
+
+
+def test_numbers_json_cannot_hold_become_null(tmp_path: Path) -> None:
+    store = Store(tmp_path / "runs.jsonl")
+    store.add({"rate": np.float32(0.5)}, {"history": [(np.int64(1), float("nan")), (2, float("inf"))]})
+    assert "NaN" not in store.path.read_text()
+    (record,) = store
+    assert record["history"] == [[1, None], [2, None]]
+    assert store.find({"rate": 0.5}) is not None
 
 
 def test_records_are_a_table_for_pandas(tmp_path: Path) -> None:

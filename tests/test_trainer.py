@@ -212,7 +212,7 @@ def test_gradients_are_clipped_if_asked_for() -> None:
 
 
 def test_an_anchor_mixes_cross_entropy_into_the_loss() -> None:
-    recipe = replace(QUICK, warmup=0)
+    recipe = replace(QUICK, warmup=0, anchor=0.0)
     anchored = trained(Nothing(), replace(recipe, anchor=1.0))
     assert same(state_of(anchored), state_of(trained(CrossEntropy(), recipe)))
     assert same(state_of(trained(Nothing(), recipe)), state_of(build_model("linear", 5, seed=0)))

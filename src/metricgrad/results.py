@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
 import platform
 import subprocess
@@ -46,7 +47,7 @@ class Store:
     def add(self, run: Mapping[str, Any], outcome: Mapping[str, Any]) -> None:
         """Append a record: what was run, what came of it, and by which code and when."""
         record = {"run": dict(run), **outcome, "made_by": provenance()}
-        line = json.dumps(record, sort_keys=True, default=float) + "\n"
+        line = json.dumps(_plain(record), sort_keys=True, allow_nan=False) + "\n"
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -75,12 +76,24 @@ class Store:
 
     def find(self, run: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the newest record of a run, or None."""
-        wanted = json.loads(json.dumps(dict(run), default=float))
+        wanted = json.loads(json.dumps(_plain(run)))
         return next((record for record in reversed(list(self)) if record["run"] == wanted), None)
 
     def frame(self) -> pd.DataFrame:
         """Return all records as a table, nested fields as dotted columns."""
         return pd.json_normalize(list(self))
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON can hold: numbers of numpy and torch as Python's, NaN and infinities as null."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    number = float(value)
+    return number if math.isfinite(number) else None
 
 
 @lru_cache(maxsize=1)
