@@ -25,10 +25,11 @@ RECIPE = Recipe(name="demo", warmup=900, rounds=300)
 
 @dataclass(frozen=True)
 class DemoRun:
-    """One method on the demo data: its test losses by metric, how long it took, and the fitted model."""
+    """One method on the demo data: its test losses by metric, on how many positives, how long, the fitted model."""
 
     method: str
     losses: dict[str, float]
+    positives: int
     seconds: float
     model: MetricClassifier
 
@@ -44,7 +45,7 @@ def demo_runs(data: Dataset, metric: str, seed: int, recipe: Recipe, verbose: bo
         scores, targets = model.decision_function(data.X[parts.test]), data.y[parts.test]
         names = dict.fromkeys((get_metric(metric).name, *PAPER))
         losses = {name: float(get_metric(name)(scores, targets)) for name in names}
-        yield DemoRun(method, losses, time.perf_counter() - begun, model)
+        yield DemoRun(method, losses, int(targets.sum()), time.perf_counter() - begun, model)
 
 
 def run_demo(
