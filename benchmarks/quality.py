@@ -9,6 +9,7 @@ rows looked at once. Every run is stored as it finishes; run again to continue.
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from pathlib import Path
 
@@ -50,7 +51,7 @@ def run_one(run: dict, path: Path) -> None:
         "seconds": time.perf_counter() - begun,
         "subset": data.subset,
         "history": checked,
-        "command": "python benchmarks/quality.py",
+        "command": f"python benchmarks/quality.py {' '.join(sys.argv[1:])}".strip(),
     }
     Store(path).add(run, outcome)
 

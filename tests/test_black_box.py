@@ -247,7 +247,8 @@ def test_names_and_metrics_are_taken_as_they_are() -> None:
 
 def test_a_callable_becomes_a_black_box() -> None:
     assert as_metric(mean_score).name == "mean_score"
-    torch.testing.assert_close(as_metric(mean_score)(SCORES, TARGETS), SCORES.mean(-1))
+    metric = as_metric(mean_score)
+    torch.testing.assert_close(metric.value(metric(SCORES, TARGETS)), SCORES.mean(-1))
 
 
 @pytest.mark.parametrize("spec", [None, 3, ["f1"], tm.BinaryF1Score])
@@ -301,3 +302,10 @@ def test_a_wrapped_torchmetrics_object_survives_copying_and_pickling() -> None:
     metric = as_metric(tm.BinaryAUROC())
     for other in (copy.deepcopy(metric), pickle.loads(pickle.dumps(metric))):
         assert torch.equal(other(SCORES, TARGETS), metric(SCORES, TARGETS))
+
+
+def test_a_bare_callable_has_to_say_by_its_name_which_way_is_better() -> None:
+    assert as_metric(sk.roc_auc_score).higher_is_better
+    assert not as_metric(sk.log_loss).higher_is_better
+    with pytest.raises(ValueError, match=r"metric: expected to know which way is better, got the callable 'profit'"):
+        as_metric(profit)

@@ -6,7 +6,7 @@ import pickle
 import re
 import shutil
 import socket
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import date
 from pathlib import Path
 
@@ -28,7 +28,7 @@ from metricgrad.bundle import (
     save_surrogate,
     universal_for,
 )
-from metricgrad.metrics import PAPER, builtin_metrics, get_metric
+from metricgrad.metrics import PAPER, Metric, builtin_metrics, get_metric
 from metricgrad.sampling import BroadSets
 from metricgrad.surrogate import CONSTRUCTIONS, Construction, Surrogate
 from metricgrad.universal import KIN, Fitting, construction_for, fidelity, new_surrogate
@@ -228,7 +228,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_black_box_is_fitted_once_and_then_taken_from_the_cache(cache: Path) -> None:
     fn, told = Counted(), []
     first = universal_for(black_box(fn), progress=lambda what, done, total: told.append((what, done, total)))
-    fingerprint = 4 * KIN
+    fingerprint = 5 * KIN
     assert fn.calls == fingerprint + TINY.families * KIN
     assert told == [("judging random sets", 16, 16), ("fitting the surrogate", 20, 20)]
     assert len(list(cache.iterdir())) == 1
@@ -248,7 +248,7 @@ def test_what_does_the_same_shares_whatever_its_name(cache: Path) -> None:
     universal_for(black_box(Counted(), name="one"))
     fn = Counted()
     universal_for(black_box(fn, name="other"))
-    assert fn.calls == 4 * KIN
+    assert fn.calls == 5 * KIN
     universal_for(black_box(fn, value_range=(0, 1)))  # another link, so another surrogate
     assert len(list(cache.iterdir())) == 2
 
@@ -314,3 +314,43 @@ def test_what_is_fitted_for_the_bundle_is_saved_indexed_and_reproducible(tmp_pat
     assert list(both) == ["auc", "f1", "precision_at(0.02)"]
     assert both["precision_at(0.02)"] == index["precision_at(0.02)"]
     assert {path.name for path in tmp_path.iterdir()} == {"index.json"} | {entry["file"] for entry in both.values()}
+
+
+def test_black_boxes_that_differ_only_on_large_sets_are_told_apart() -> None:
+    def top(count: int) -> Metric:
+        def found(y_true: np.ndarray, y_score: np.ndarray) -> float:
+            return float(y_true[np.argsort(-y_score)[:count]].mean())
+
+        return black_box(found, higher_is_better=True, value_range=(0, 1))
+
+    assert bundle._fingerprint(top(100)) != bundle._fingerprint(top(400))
+    assert bundle._fingerprint(top(100)) == bundle._fingerprint(top(100))
+
+
+def test_a_metric_of_tiny_values_is_not_taken_for_constant() -> None:
+    small = black_box(lambda y_true, y_score: 1e-7 * float((y_score > 0).mean()), higher_is_better=False)
+    assert len(bundle._fingerprint(small)) == 32
+
+
+def test_another_metric_by_the_name_of_ours_does_not_get_our_weights() -> None:
+    ours = get_metric("jaccard")
+    theirs = replace(ours, counts=lambda c: c.fp / (c.fp + c.tp + 1), function=ours.function)
+    assert bundle.is_builtin(ours.best)
+    assert not bundle.is_builtin(theirs.best)
+
+
+def test_a_metric_with_nothing_to_learn_is_refused_before_any_work(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"'best_recall' is constant .*form='zero'"):
+        next(bundle.fit_bundled(["auc", "best_recall"], tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_index_is_named_before_any_work(tmp_path: Path) -> None:
+    (tmp_path / "index.json").write_text("{")
+    with pytest.raises(ValueError, match=r"index\.json: expected an index of surrogates in JSON"):
+        next(bundle.fit_bundled(["auc"], tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["index.json"]
+
+
+def test_aliases_find_their_surrogate() -> None:
+    assert load_universal("mcr").state_dict().keys() == load_universal("error_rate").state_dict().keys()

@@ -253,7 +253,8 @@ def test_an_error_without_words_is_named() -> None:
 def test_unknown_commands_and_options_exit_with_2(arguments: list[str]) -> None:
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 2
-    assert "Usage" in done.stderr
+    assert done.stderr.startswith("metricgrad: error: ")
+    assert done.stderr.count("\n") == 1
 
 
 def test_ctrl_c_is_one_line_and_exit_code_130(tmp_path: Path) -> None:
@@ -280,3 +281,18 @@ def raiser(error: Exception):  # type: ignore[no-untyped-def]
         raise error
 
     return function
+
+
+@pytest.mark.parametrize("words", [["demo", "--seed", "-1"], ["data", "--nope"], ["nope"]])
+def test_wrong_words_on_the_command_line_are_one_line_and_exit_code_2(words: list[str]) -> None:
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 2
+    assert len(done.output.strip().splitlines()) == 1
+    assert done.output.startswith("metricgrad: error: ")
+
+
+def test_the_demo_refuses_a_metric_with_nothing_to_learn_before_any_work(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["demo", "--metric", "recall", "--out", str(tmp_path / "out")])
+    assert done.exit_code == 2
+    assert "'best_recall' is constant" in done.output
+    assert not (tmp_path / "out").exists()

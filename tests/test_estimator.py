@@ -567,3 +567,27 @@ def test_progress_is_shown_if_asked_for(capsys: pytest.CaptureFixture[str], monk
     shown = capsys.readouterr().err
     assert "training: warm-up" in shown
     assert "validation F1 0." in shown
+
+
+def test_a_table_of_one_yes_or_no_column_is_learned_as_any_other() -> None:
+    x = np.tile([[0.0], [1.0]], (50, 1))
+    model = quick(model="linear").fit(x, x[:, 0].astype(int))
+    assert model.score(x, x[:, 0].astype(int)) == 1.0
+
+
+def test_a_class_of_zero_weight_is_refused_in_large_tables_too() -> None:
+    x = np.random.RandomState(0).normal(size=(10_001, 2))
+    y = (x[:, 0] > 0).astype(int)
+    with pytest.raises(ValueError, match="sample_weight: expected a positive weight in both classes"):
+        quick().fit(x, y, sample_weight=(y == 0).astype(float))
+
+
+@pytest.mark.parametrize("module", [nn.Linear(7, 1), nn.Linear(X.shape[1], 1).double()])
+def test_a_model_that_does_not_fit_the_table_is_named(module: nn.Module) -> None:
+    with pytest.raises(ValueError, match=rf"model: expected a module that scores {X.shape[1]} features in single"):
+        quick(model=module).fit(X, Y)
+
+
+def test_accuracy_is_scored_as_people_know_it() -> None:
+    model = quick(metric="accuracy", model="linear").fit(X, Y)
+    assert model.score(X, Y) == pytest.approx((model.predict(X) == Y).mean())

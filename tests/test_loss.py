@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from metricgrad import bundle
 from metricgrad.black_box import black_box
 from metricgrad.bundle import load_universal, save_surrogate
-from metricgrad.loss import SurrogateLoss
+from metricgrad.loss import SurrogateLoss, clip_gradients
 from metricgrad.metrics import Metric, get_metric
 from metricgrad.sampling import SetSampler
 from metricgrad.surrogate import CONSTRUCTIONS, Construction, Surrogate
@@ -276,7 +276,7 @@ def test_a_model_called_without_gradients_is_noticed() -> None:
 @pytest.mark.parametrize(
     ("scores", "targets", "weights", "message"),
     [
-        ((4, 40, 1), (4, 40), None, r"targets: expected the shape of scores, \(4, 40, 1\), got \(4, 40\)"),
+        ((4, 40, 2), (4, 40), None, r"targets: expected the shape of scores, \(4, 40, 2\), got \(4, 40\)"),
         ((40,), (4, 40), None, r"targets: expected the shape of scores, \(40,\), got \(4, 40\)"),
         ((40,), (), None, r"targets: expected the shape of scores, \(40,\), got \(\)"),
         ((4, 40), (4, 40), (4,), r"weights: expected the shape of scores, \(4, 40\), got \(4,\)"),
@@ -323,7 +323,7 @@ def test_what_are_no_scores_and_no_targets_is_named() -> None:
 def test_arguments_that_make_no_loss_are_named(arguments: dict[str, Any], error: type, message: str) -> None:
     with pytest.raises(error, match=message):
         SurrogateLoss(**{"metric": "auc", **arguments})
-    with pytest.raises(ValueError, match="steps: expected at least 1, got 0"):
+    with pytest.raises(ValueError, match="steps: expected a whole number of at least 1, got 0"):
         SurrogateLoss("auc").refine(*random_sets(4, 40), steps=0)
 
 
@@ -588,3 +588,46 @@ def test_fidelity_leaves_out_sets_of_one_class_without_counting_them() -> None:
     assert loss.fidelity(scores.view(4, 5, 60), targets.view(4, 5, 60), weights.view(4, 5, 60)) == expected
     assert loss.skipped == 0
     assert math.isnan(loss.fidelity(scores, torch.ones(20, 60))["spearman"])
+
+
+# ---- what a stranger trips over ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_scores_with_a_last_axis_of_one_are_refused(frozen: bool) -> None:
+    loss, model = SurrogateLoss("f1", frozen=frozen), nn.Linear(3, 1)
+    with pytest.raises(
+        ValueError, match=r"scores: expected the rows of a set on the last axis.*\(20, 1\).*\[\.\.\., 0\]"
+    ):
+        loss(model(torch.randn(20, 3)), torch.ones(20, 1))
+
+
+def test_negative_weights_and_arrays_are_named() -> None:
+    loss = SurrogateLoss("f1")
+    scores, targets = torch.randn(10, requires_grad=True), torch.arange(10) % 2
+    with pytest.raises(ValueError, match=r"weights: expected numbers of at least 0, got -1\.0"):
+        loss(scores, targets, -torch.ones(10))
+    with pytest.raises(TypeError, match="scores, targets: expected tensors, got ndarray, Tensor"):
+        loss(np.zeros(10), targets)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"learning_rate": "x"}, "learning_rate: expected a positive number, got 'x'"),
+        ({"clip": -1}, "clip: expected a positive number, got -1"),
+        ({"start": 3}, "start: expected 'universal', 'scratch', a path or a Surrogate, got 3"),
+    ],
+)
+def test_wrong_arguments_are_named(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        SurrogateLoss("f1", **wrong)
+
+
+def test_clipping_is_exact_however_small_the_norm() -> None:
+    module = nn.Linear(3, 1, bias=False)
+    module.weight.grad = torch.tensor([[3e-5, 0.0, 4e-5]])
+    clip_gradients(module, 1e-5)
+    torch.testing.assert_close(module.weight.grad, torch.tensor([[0.6e-5, 0.0, 0.8e-5]]), rtol=1e-6, atol=0)
+    clip_gradients(module, 1e-4)
+    torch.testing.assert_close(module.weight.grad, torch.tensor([[0.6e-5, 0.0, 0.8e-5]]), rtol=1e-6, atol=0)

@@ -291,3 +291,11 @@ def test_a_metric_survives_copying_and_pickling(metric: Metric) -> None:
 def test_a_metric_cannot_be_changed() -> None:
     with pytest.raises(AttributeError):
         f1.name = "mine"  # type: ignore[misc]
+
+
+def test_accuracy_is_the_error_rate_known_the_other_way_round() -> None:
+    accuracy = get_metric("accuracy")
+    scores, targets = torch.tensor([1.0, -1.0, 1.0, 1.0]), torch.tensor([1, 0, 0, 1])
+    assert accuracy.higher_is_better
+    assert accuracy.shown(accuracy(scores, targets)) == "accuracy 0.7500"
+    assert get_metric("balanced_accuracy").higher_is_better

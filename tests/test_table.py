@@ -66,3 +66,33 @@ def test_parts_are_taken_as_tensors() -> None:
     x, y, w = Table(ROWS.astype(np.float32), TARGETS, None).rows(np.array([1, 4]))
     assert (x.tolist(), y.tolist(), w) == ([[0, 5], [3, 0]], [0, 1], None)
     assert Table(ROWS, TARGETS, np.arange(5.0)).rows(np.array([1, 4])).w.tolist() == [1, 4]
+
+
+def test_a_table_of_few_cells_keeps_its_rows_for_the_split() -> None:
+    X = np.tile([[0.0], [1.0]], (50, 1))
+    targets = np.tile([0, 1], 50).astype(np.int8)
+    kept, same, weights = merged(X, targets, None)
+    assert len(kept) == len(same) == 100
+    np.testing.assert_array_equal(weights, np.ones(100))
+
+
+@pytest.mark.parametrize("size", [1e200, 1e-200, 1e-30])
+def test_features_of_any_size_are_scaled_to_one(size: float) -> None:
+    X = np.random.RandomState(0).normal(2, 3, (500, 2)) * size
+    done = scaled(X, *centre_and_scale(X, None))
+    np.testing.assert_allclose(done.mean(0), 0, atol=1e-6)
+    np.testing.assert_allclose(done.std(0), 1, atol=1e-5)
+
+
+def test_scaling_is_the_same_in_chunks_as_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    X = np.random.RandomState(0).normal(5, 2, (1000, 3))
+    weights = np.random.RandomState(1).uniform(size=1000)
+    centre, scale = centre_and_scale(X, weights)
+    mean = np.average(X, axis=0, weights=weights)
+    np.testing.assert_allclose(centre, mean)
+    np.testing.assert_allclose(scale, np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weights)))
+    monkeypatch.setattr(table, "CHUNK", 64)
+    in_chunks = centre_and_scale(X, weights)
+    np.testing.assert_allclose(in_chunks[0], centre)
+    np.testing.assert_allclose(in_chunks[1], scale)
+    np.testing.assert_array_equal(scaled(X, centre, scale), ((X - centre) / scale).astype(np.float32))

@@ -112,6 +112,8 @@ def black_box(
 def as_metric(spec: Any) -> Metric:
     """Take a metric in any form: a name, a `Metric`, a torchmetrics object, or a callable `(y_true, y_score) -> float`.
 
+    Of a callable, the name has to say which way is better, as in scikit-learn: `..._score`, `..._loss`, `..._error`.
+
     A torchmetrics object with a threshold is passed labels of `scores >= 0`, any other the sigmoid of scores; the
     object itself is left as it is.
 
@@ -126,8 +128,21 @@ def as_metric(spec: Any) -> Metric:
         if all(callable(getattr(spec, method, None)) for method in ("update", "compute", "reset")):
             return _of_torchmetrics(spec)
         if callable(spec):
-            return black_box(spec)
+            return black_box(spec, higher_is_better=_direction(spec))
     raise TypeError(f"metric: expected a name, a Metric, a torchmetrics object or a callable, got {spec!r}")
+
+
+def _direction(fn: Callable[..., Any]) -> bool:
+    """Tell from its name whether people want the value of a bare callable to be high, as scikit-learn names them."""
+    name = _name_of(fn)
+    if name.endswith("_score"):
+        return True
+    if name.endswith(("_loss", "_error")):
+        return False
+    raise ValueError(
+        f"metric: expected to know which way is better, got the callable {name!r}, whose name ends neither in _score "
+        "nor in _loss or _error; say black_box(fn, higher_is_better=...)"
+    )
 
 
 def _of_torchmetrics(spec: Any) -> Metric:

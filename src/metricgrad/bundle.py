@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import asdict
 from datetime import datetime, timezone
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,9 @@ def bundled_index() -> dict[str, Any]:
 def load_universal(name: str) -> Surrogate:
     """Load a bundled surrogate by the name of its metric (`"best_f1"`), verified against its SHA-256."""
     index = bundled_index()
+    if name not in index:
+        with suppress(ValueError):  # an alias
+            name = get_metric(name).name
     if name not in index:
         raise ValueError(f"metric: no bundled surrogate for {name!r}; there is one for {', '.join(sorted(index))}")
     return open_surrogate(WEIGHTS / index[name]["file"], index[name]["sha256"])
@@ -125,17 +128,35 @@ def _cache() -> Path:
 
 
 def _fingerprint(metric: Metric, *how: Any) -> str:
-    probes = BroadSets(weighted=metric.takes_weights)(4, KIN, 100, torch.Generator().manual_seed(0))
-    losses = [round(float(loss), 6) for loss in metric(*probes).double()]
-    if len(set(losses)) == 1:
-        raise ValueError(f"metric: {metric.name!r} is constant ({losses[0]:g} on every random set); nothing to learn")
-    return hashlib.sha256(json.dumps([losses, repr(how)]).encode()).hexdigest()[:32]
+    """Name a metric by what it does to sets of several sizes, and how it is fitted."""
+    generator, sets = torch.Generator().manual_seed(0), BroadSets(weighted=metric.takes_weights)
+    losses = torch.cat([metric(*sets(1, KIN, size, generator)).double() for size in (50, 100, 400, 1000, 2000)])
+    if float(losses.max() - losses.min()) <= 1e-9 * float(losses.abs().max()):
+        raise ValueError(
+            f"metric: {metric.name!r} is constant ({float(losses[0]):g} on every random set); nothing to learn. A "
+            "metric that some threshold always satisfies, such as recall, has to be trained with form='zero'"
+        )
+    made_of = [losses.tolist(), metric.bounded, metric.thresholded, repr(how)]
+    return hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:32]
 
 
 def is_builtin(metric: Metric) -> bool:
-    """Whether a metric is ours, and not a black box of the same name."""
-    function = getattr(metric.function, "func", metric.function)
-    return bool(function.__module__ == "metricgrad.formulas")
+    """Whether a metric is ours, and not another of the same name."""
+    try:
+        return _alike(metric.function, get_metric(metric.name).function)
+    except ValueError:
+        return False
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Whether two functions are the same, `partial` ones by what they hold."""
+    if not (isinstance(one, partial) and isinstance(other, partial)):
+        return bool(one == other)
+    return (
+        one.func is other.func
+        and one.keywords.keys() == other.keywords.keys()
+        and all(_alike(one.keywords[key], other.keywords[key]) for key in one.keywords)
+    )
 
 
 # ---- fitting what is bundled ---------------------------------------------------------------------------------------
@@ -152,6 +173,9 @@ def fit_bundled(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Fit, save and index surrogates of built-in metrics, yielding each as it is done; kin share their random sets."""
     metrics = [get_metric(name) for name in names]
+    _read_index(folder)
+    for metric in metrics:
+        _fingerprint(metric)  # a metric with nothing to learn is refused before any work
     for construction in dict.fromkeys(construction_for(metric) for metric in metrics):
         alike = [metric for metric in metrics if construction_for(metric) == construction]
         corpus = draw_corpus(alike, new_surrogate(construction, fitting.seed), BroadSets(), fitting, progress)
@@ -172,13 +196,29 @@ def _keep(metric: Metric, surrogate: Surrogate, folder: Path, fitting: Fitting) 
         "construction": surrogate.construction.as_dict(),
         "fitting": asdict(fitting),
         "held_out_sets_of_400": fidelity(kept, metric, unseen),
-        "command": f"metricgrad universal fit '{metric.name}' --seed {fitting.seed}",
+        "command": f"metricgrad universal fit '{metric.name}' --seed {fitting.seed}{_changed(fitting)}",
         "version": __version__,
         "date": datetime.now(timezone.utc).date().isoformat(),
     }
-    index_path = folder / "index.json"
-    index = json.loads(index_path.read_text(encoding="utf-8")) if index_path.exists() else {}
-    index[metric.name] = entry
-    _replace(index_path, (json.dumps(dict(sorted(index.items())), indent=1) + "\n").encode())
+    index = {**_read_index(folder), metric.name: entry}
+    _replace(folder / "index.json", (json.dumps(dict(sorted(index.items())), indent=1) + "\n").encode())
     bundled_index.cache_clear()
     return entry
+
+
+def _read_index(folder: Path) -> dict[str, Any]:
+    path = folder / "index.json"
+    try:
+        index: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise ValueError(f"{path}: expected an index of surrogates in JSON, got {error}") from error
+    return index
+
+
+def _changed(fitting: Fitting) -> str:
+    """Write what differs from the usual fitting, as options of the command."""
+    wanted = {"families": fitting.families, "steps": fitting.steps}
+    usual = {"families": THOROUGH.families, "steps": THOROUGH.steps}
+    return "".join(f" --{name} {value}" for name, value in wanted.items() if value != usual[name])

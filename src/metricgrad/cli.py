@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,6 +20,19 @@ PROBLEM, INTERRUPTED = 2, 130
 
 class OneLineErrors(TyperGroup):
     """Runs commands; bad input and files become one line on stderr and exit code 2, Ctrl-C one line and 130."""
+
+    def main(self, args: Any = None, *rest: Any, standalone_mode: bool = True, **extra: Any) -> Any:
+        """Run the program; what is wrong with the words of the command line is one line too."""
+        try:
+            code = super().main(args, *rest, **{**extra, "standalone_mode": False})
+        except Exception as error:
+            if not hasattr(error, "format_message"):
+                raise
+            typer.echo(f"metricgrad: error: {' '.join(error.format_message().split())} (see --help)", err=True)
+            code = PROBLEM
+        if standalone_mode:
+            sys.exit(code if isinstance(code, int) else 0)
+        return code
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""

@@ -13,6 +13,7 @@ import numpy as np
 from metricgrad.datasets import Dataset, load
 from metricgrad.estimator import MetricClassifier
 from metricgrad.figures import figure2
+from metricgrad.loss import SurrogateLoss
 from metricgrad.metrics import PAPER, get_metric
 from metricgrad.plots import plot_convergence, plot_figure2
 from metricgrad.recipe import Recipe
@@ -52,6 +53,7 @@ def run_demo(
     out: Path, metric: str = "f1", seed: int = 0, recipe: Recipe = RECIPE, verbose: bool = True
 ) -> list[DemoRun]:
     """Run the demo and write the models, the pictures and a page about them into a folder."""
+    SurrogateLoss(metric)  # a metric that cannot be learned is refused before any work
     out.mkdir(parents=True, exist_ok=True)
     data = load("digits8")
     runs = list(demo_runs(data, metric, seed, recipe, verbose))

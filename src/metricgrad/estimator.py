@@ -26,14 +26,13 @@ from metricgrad.model import Scorer, build_model
 from metricgrad.progress import shown_rounds, work_bar
 from metricgrad.recipe import Recipe, get_recipe
 from metricgrad.splits import folds, split
-from metricgrad.table import Table, centre_and_scale, checked_weights, merged, scaled
+from metricgrad.table import Table, centre_and_scale, checked_weights, chunks, merged, scaled
 from metricgrad.threshold import best_threshold
 from metricgrad.trainer import Round, Rows, train
 from metricgrad.universal import Progress
 
 METHODS = ("sl-r", "sl-s", "sl-u")
 FOLDS = 5
-CHUNK = 65_536
 DTYPES = (np.float64, np.float32)
 Array = NDArray[Any]
 
@@ -185,7 +184,8 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         if metric.takes_weights:
             X, targets, weights = merged(X, targets, weights)
-        if len(np.unique(targets)) < 2:
+        heavy = targets if weights is None else targets[weights > 0]
+        if len(np.unique(heavy)) < 2:
             raise ValueError("sample_weight: expected a positive weight in both classes, got one class of zeros")
         if not going_on:
             self.centre_, self.scale_ = np.zeros(X.shape[1]), np.ones(X.shape[1])
@@ -220,6 +220,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Train a network; for a baseline with a setting, one for each, and the best on validation rows is kept."""
         network = build_model(self.model, table.x.shape[1], seed) if start is None else deepcopy(start).float()
         rows, kept = table.rows(training), table.rows(validation)
+        _check_fit(network, rows.x[:2])
         if self.method not in TUNED:
             torch.manual_seed(seed)
             with work_bar() if self.verbose else nullcontext() as report:
@@ -288,8 +289,10 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Return scores, shifted so that the threshold is zero: `(rows,)`."""
         check_is_fitted(self, "threshold_")
         X = validate_data(self, X, accept_sparse="csr", dtype=DTYPES, reset=False)
-        chunks = (X[start : start + CHUNK] for start in range(0, X.shape[0], CHUNK))
-        scores = [_scores(self.network_, torch.from_numpy(scaled(c, self.centre_, self.scale_))) for c in chunks]
+        scores = [
+            _scores(self.network_, torch.from_numpy(scaled(X[rows], self.centre_, self.scale_)))
+            for rows in chunks(X.shape[0])
+        ]
         return np.asarray(torch.cat(scores).numpy() - self.threshold_)
 
     def predict(self, X: Any) -> Array:
@@ -337,8 +340,18 @@ def make_loss(method: str, metric: Metric, recipe: Recipe, progress: Progress | 
 def _scores(network: nn.Module, x: torch.Tensor) -> torch.Tensor:
     """Score rows in evaluation mode and in the precision of the network; in double whatever that is."""
     network.eval()
-    scores: torch.Tensor = network(x.to(next(network.parameters()).dtype))
-    return scores.double()
+    dtype = next(network.parameters()).dtype
+    return torch.cat([network(x[rows].to(dtype)).double() for rows in chunks(len(x))])
+
+
+def _check_fit(network: Scorer, x: torch.Tensor) -> None:
+    """Raise an error that names the model if it cannot score two rows of the table."""
+    try:
+        network.eval()(x)
+    except RuntimeError as error:
+        raise ValueError(
+            f"model: expected a module that scores {x.shape[1]} features in single precision, got {error}"
+        ) from error
 
 
 def _check_folds(targets: Array) -> None:

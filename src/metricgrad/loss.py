@@ -82,8 +82,11 @@ class SurrogateLoss(nn.Module):
         super().__init__()
         if form not in FORMS:
             raise ValueError(f"form: expected 'best' or 'zero', got {form!r}")
-        if not learning_rate > 0:
-            raise ValueError(f"learning_rate: expected a positive number, got {learning_rate!r}")
+        for name, number in (("learning_rate", learning_rate), ("clip", 1.0 if clip is None else clip)):
+            if not isinstance(number, (int, float)) or not number > 0:
+                raise ValueError(f"{name}: expected a positive number, got {number!r}")
+        if not isinstance(start, (str, Path, Surrogate)):
+            raise TypeError(f"start: expected 'universal', 'scratch', a path or a Surrogate, got {start!r}")
         metric = as_metric(metric)
         self.metric: Metric = metric.best if form == "best" else metric
         self.surrogate = self._started(start, construction, progress)
@@ -151,8 +154,8 @@ class SurrogateLoss(nn.Module):
         if judged.shape != scores.shape:
             expected, got = tuple(scores.shape), tuple(judged.shape)
             raise ValueError(f"judged: expected the shape of scores, {expected}, got {got}")
-        if steps < 1:
-            raise ValueError(f"steps: expected at least 1, got {steps}")
+        if not isinstance(steps, int) or steps < 1:
+            raise ValueError(f"steps: expected a whole number of at least 1, got {steps!r}")
         if self.frozen:
             raise RuntimeError("refine: expected a surrogate that may learn, got one made with frozen=True")
         if not torch.is_grad_enabled():
@@ -184,7 +187,7 @@ class SurrogateLoss(nn.Module):
                 self.optimizer.zero_grad()
                 meta_loss(smooth / span, true[part] / span, self.relational).backward()
                 if self.clip is not None:
-                    nn.utils.clip_grad_norm_(surrogate.parameters(), self.clip)
+                    clip_gradients(surrogate, self.clip)
                 self.optimizer.step()
                 gaps.append((smooth.detach() - true[part]).abs())
         return torch.cat(gaps).mean()
@@ -265,10 +268,26 @@ def learning(surrogate: Surrogate) -> Iterator[None]:
         surrogate.eval().requires_grad_(False)
 
 
+def clip_gradients(module: nn.Module, norm: float) -> None:
+    """Scale gradients down to a norm, exactly: torch adds 1e-6 to it, a tenth of the clip of the paper."""
+    gradients = [p.grad for p in module.parameters() if p.grad is not None]
+    total = nn.utils.get_total_norm(gradients)
+    share = norm / total.clamp(min=norm)
+    for gradient in gradients:
+        gradient.mul_(share)
+
+
 def spread(scores: Tensor, targets: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return targets and weights in the shape of the scores, or raise an error that names what does not fit."""
+    if not isinstance(scores, Tensor) or not isinstance(targets, Tensor):
+        raise TypeError(f"scores, targets: expected tensors, got {type(scores).__name__}, {type(targets).__name__}")
     if not scores.is_floating_point() or scores.ndim == 0:
         raise ValueError(f"scores: expected real numbers, (..., n), got {scores.dtype} of shape {tuple(scores.shape)}")
+    if scores.shape[-1] == 1:
+        raise ValueError(
+            f"scores: expected the rows of a set on the last axis, (..., n), got the shape {tuple(scores.shape)}; "
+            "the output of a model with one unit is model(x)[..., 0]"
+        )
     weights = torch.ones_like(scores) if weights is None else weights
     for name, tensor in (("targets", targets), ("weights", weights)):
         if tensor.ndim == 0 or tensor.shape != scores.shape[-tensor.ndim :]:
@@ -276,15 +295,18 @@ def spread(scores: Tensor, targets: Tensor, weights: Tensor | None) -> tuple[Ten
             raise ValueError(f"{name}: expected the shape of scores, {expected}, got {got}")
     # On other devices a look at the values would have the model wait, so that there only `refine` has them checked.
     if targets.device.type == "cpu" and not torch.compiler.is_compiling():
-        check_targets(targets)
+        check_values(targets, weights)
     return targets.expand_as(scores), weights.expand_as(scores)
 
 
-def check_targets(targets: Tensor) -> None:
-    """Raise an error if a target is neither 0 nor 1."""
+def check_values(targets: Tensor, weights: Tensor) -> None:
+    """Raise an error if a target is neither 0 nor 1, or a weight negative or not a number."""
     wrong = (targets != 0) & (targets != 1)
     if bool(wrong.any()):
         raise ValueError(f"targets: expected 0 or 1, got {targets[wrong][0].item()}")
+    wrong = ~(weights >= 0)
+    if bool(wrong.any()):
+        raise ValueError(f"weights: expected numbers of at least 0, got {weights[wrong][0].item()}")
 
 
 def two_classes(targets: Tensor, weights: Tensor) -> Tensor:

@@ -281,6 +281,8 @@ ALIASES = {
     "roc_auc": "auc",
     "balanced_accuracy": "balanced_error",
 }
+WELL_KNOWN = {"accuracy": "accuracy", "balanced_accuracy": "balanced accuracy"}
+"""Aliases by which an error is known the other way round: high is good."""
 PAPER = ("auc", "eer", "average_precision", "error_rate", "f1", "mcc", "jaccard")
 """The seven losses of the paper, in the order of its Table 2."""
 
@@ -298,6 +300,8 @@ def get_metric(name: str) -> Metric:
     plain = head.replace("-", "_") + bracket + settings
     if plain.startswith("best_"):
         return get_metric(plain.removeprefix("best_")).best
+    if plain in WELL_KNOWN:
+        return replace(PLAIN[ALIASES[plain]], label=WELL_KNOWN[plain], known_as=(1, 0))
     plain = ALIASES.get(plain, plain)
     if plain in PLAIN:
         return PLAIN[plain]

@@ -95,7 +95,7 @@ COVTYPE_COLUMNS = (
     *(f"Soil_Type{i + 1}" for i in range(40)),
     "target",
 )
-PORTO_COPY = "20 % of the rows, 18 of the 57 features"
+PORTO_COPY = "20 % of the rows, 18 of the 57 features and a flag of missing values"
 
 
 def _numbered(n: int) -> tuple[str, ...]:

@@ -8,14 +8,15 @@ from typing import Any
 
 import torch
 
+from metricgrad.black_box import as_metric
 from metricgrad.curves import confusion_curve, descending_order
-from metricgrad.metrics import Metric, checked_sets
+from metricgrad.metrics import checked_sets
 
 FEW = 100
 
 
 @torch.no_grad()
-def best_threshold(metric: Metric, scores: Any, targets: Any, weights: Any = None) -> float:
+def best_threshold(metric: Any, scores: Any, targets: Any, weights: Any = None) -> float:
     """Return the threshold that loses least under a thresholded metric; `scores >= threshold` is called positive.
 
     Exact for metrics of confusion counts: all midpoints between neighbouring scores, and both extremes, are tried at
@@ -24,7 +25,7 @@ def best_threshold(metric: Metric, scores: Any, targets: Any, weights: Any = Non
 
     Parameters
     ----------
-    metric : Metric
+    metric : str, Metric or callable
         One that has a threshold; for any other the answer is 0.
     scores, targets, weights : array-like
         One set, `(n,)`.
@@ -39,6 +40,7 @@ def best_threshold(metric: Metric, scores: Any, targets: Any, weights: Any = Non
     >>> best_threshold(f1, [0.0, 0.5, 0.25, 1.0], [0, 0, 1, 1])
     0.125
     """
+    metric = as_metric(metric)
     if not metric.thresholded:
         return 0.0
     scores, targets, weights = checked_sets(scores, targets, weights)

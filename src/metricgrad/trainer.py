@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from metricgrad.baselines import CrossEntropy
-from metricgrad.loss import SurrogateLoss
+from metricgrad.loss import SurrogateLoss, clip_gradients
 from metricgrad.metrics import Metric
 from metricgrad.recipe import Recipe
 from metricgrad.sampling import SetSampler
@@ -97,6 +97,8 @@ def train(
         guard.restore()
 
 
+CHUNK = 65_536
+"""Rows scored at a time where there may be many."""
 ALIKE = 0.003
 """Sets whose true losses spread less than this share of their range have no order to get right."""
 _NAN = float("nan")
@@ -140,7 +142,7 @@ def _model_steps(
             value = value + recipe.anchor * anchor(scores, y, w)
         value.backward()
         if recipe.clip is not None:
-            nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)
+            clip_gradients(model, recipe.clip)
         optimizer.step()
         pace.step()
         total += value.detach()
@@ -287,7 +289,8 @@ class _Guard:
         if self.metric is None or self.validation is None:
             return _UNSEEN
         x, y, w = self.validation
-        now = float(self.metric(_scores(self.model, x), y, w))
+        scores = torch.cat([_scores(self.model, part) for part in x.split(CHUNK)])
+        now = float(self.metric(scores, y, w))
         if now < self.least:
             self.least, self.state = now, deepcopy(self.model.state_dict())
             return now, True
