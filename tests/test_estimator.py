@@ -193,7 +193,9 @@ def test_a_recipe_that_trains_at_zero_cuts_at_zero() -> None:
 # ---- models --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("model", [*MODELS, nn.Linear(6, 1), lambda features: mlp(features, (8,))], ids=str)
+@pytest.mark.parametrize(
+    "model", [*MODELS, nn.Linear(6, 1), lambda features: mlp(features, (8,))], ids=[*MODELS, "module", "factory"]
+)
 def test_a_model_is_a_name_a_module_or_a_factory(model: Any) -> None:
     assert quick(model=model, recipe=STEEP).fit(X, Y).score(X, Y) > 0.7
 
