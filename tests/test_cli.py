@@ -257,15 +257,24 @@ def test_unknown_commands_and_options_exit_with_2(arguments: list[str]) -> None:
     assert done.stderr.count("\n") == 1
 
 
+def heed_ctrl_c() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_ctrl_c_is_one_line_and_exit_code_130(tmp_path: Path) -> None:
     out = tmp_path / "out"
     command = [SCRIPT, "universal", "fit", "auc", "--out", out, "--families", "1000000"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    # Whoever runs the tests in the background ignores Ctrl-C, and so would the command.
+    with subprocess.Popen(command, **pipes, preexec_fn=heed_ctrl_c) as running:
         while not out.exists():  # it is made just before fitting begins
             assert running.poll() is None
             time.sleep(0.05)
         running.send_signal(signal.SIGINT)
-        printed, errors = running.communicate(timeout=60)
+        try:
+            printed, errors = running.communicate(timeout=60)
+        finally:
+            running.kill()
     assert (running.returncode, printed, errors) == (130, "", "metricgrad: interrupted\n")
 
 
