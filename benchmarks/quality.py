@@ -9,11 +9,14 @@ rows looked at once. Every run is stored as it finishes; run again to continue.
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import torch
 from joblib import Parallel, delayed
 from rich.console import Console
@@ -28,6 +31,7 @@ DATASETS = ("ijcnn1", "a9a", "codrna", "covtype")
 METRICS = ("f1", "average_precision", "auc")
 METHODS = {"cross-entropy": 1.0, "sl-r": 1.05, "sl-s": 1.25}
 RESULTS = Path(__file__).parents[1] / "results" / "quality.jsonl"
+PAGE = Path(__file__).parents[1] / "docs" / "quality.md"
 
 
 def run_one(run: dict, path: Path) -> None:
@@ -56,30 +60,61 @@ def run_one(run: dict, path: Path) -> None:
     Store(path).add(run, outcome)
 
 
-def report(path: Path) -> None:
+def cells(path: Path) -> Iterator[tuple[str, str, str, pd.DataFrame]]:
+    """Yield model, dataset, metric and the test losses of every seed that every method there has finished."""
     frame = Store(path).frame()
     if frame.empty:
         return
+    for (model, name, metric), cell in frame.groupby(["run.model", "run.dataset", "run.metric"], sort=False):
+        losses = cell.pivot_table(index="run.seed", columns="run.method", values="test_loss").dropna()
+        if "cross-entropy" in losses and len(losses):
+            yield model, name, metric, losses
+
+
+def report(path: Path) -> None:
     table = Table(title="Test loss, mean over seeds; in brackets the ratio to cross-entropy + exact threshold")
     for heading in ("model", "dataset", "metric", "seeds", *METHODS):
         table.add_column(heading, justify="left" if heading in ("model", "dataset", "metric") else "right")
     met = True
-    for (kind, name, metric), cell in frame.groupby(["run.model", "run.dataset", "run.metric"], sort=False):
-        losses = cell.pivot_table(index="run.seed", columns="run.method", values="test_loss").dropna()
-        if losses.empty or "cross-entropy" not in losses:
-            continue
-        means = losses.mean()
-        cells = []
+    for model, name, metric, losses in cells(path):
+        means, shown = losses.mean(), []
         for method, bar in METHODS.items():
-            if method not in means:
-                cells.append("-")
-                continue
-            ratio = means[method] / means["cross-entropy"]
-            met &= ratio <= bar
-            cells.append(f"{means[method]:.4f} ({ratio:.3f}{'' if ratio <= bar else ' !'})")
-        table.add_row(kind, name, metric, str(len(losses)), *cells)
+            ratio = means.get(method, math.nan) / means["cross-entropy"]
+            met &= not ratio > bar
+            shown.append(
+                "-" if math.isnan(ratio) else f"{means[method]:.4f} ({ratio:.3f}{' !' if ratio > bar else ''})"
+            )
+        table.add_row(model, name, metric, str(len(losses)), *shown)
     Console(width=120).print(table)
     Console().print(f"bars {METHODS}: {'all met' if met else 'not all met'}")
+
+
+def page(path: Path) -> str:
+    """Write docs/quality.md from stored results."""
+    made = next(iter(Store(path)))["made_by"]
+    lines = []
+    for model, name, metric, losses in cells(path):
+        label = get_metric(metric).label
+        shown = [f"{losses[m].mean():.4f} ± {losses[m].sem():.4f}" if m in losses else "" for m in METHODS]
+        ratios = [f"{losses[m].mean() / losses['cross-entropy'].mean():.3f}" if m in losses else "" for m in METHODS]
+        lines.append(f"| {model} | {name} | {label} | {len(losses)} | {' | '.join(shown)} | {' | '.join(ratios[1:])} |")
+    rows = "\n".join(lines)
+    return f"""# Does it really learn?
+
+Written by `python benchmarks/quality.py` from `results/quality.jsonl`, where every run has its command, seed, commit,
+date and history (metricgrad {made["metricgrad"]}, torch {made["torch"]}). Do not edit by hand.
+
+Test *losses* (1 - F1, 1 - AP, 1 - AUC): lower is better. Mean and standard error over seeds. The rival is cross-entropy
+with the same network, the same 3,000 + 3,000 steps on sets of 400, the same restart of the schedule, the same choice of
+checkpoint on validation rows, and an exact threshold. Features are standardised on the rows known in training, and test
+rows are looked at once. `mlp` is the paper's network; `linear` is trained at a rate of 0.01, for every method.
+
+| model | data | metric | seeds | cross-entropy | SL-R | SL-S | SL-R / CE | SL-S / CE |
+|---|---|---|---|---|---|---|---|---|
+{rows}
+
+`codrna` is a subset (68 % of the rows).
+"""
 
 
 def main() -> None:
@@ -114,6 +149,8 @@ def main() -> None:
     todo = [] if asked.report else [run for run in runs if store.find(run) is None]
     Parallel(n_jobs=asked.jobs, verbose=5)(delayed(run_one)(run, asked.results) for run in todo)
     report(asked.results)
+    if asked.results == RESULTS:
+        PAGE.write_text(page(RESULTS), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -146,7 +146,7 @@ def test_a_row_scores_the_same_whatever_rows_lie_beside_it() -> None:
 def test_large_tables_are_scored_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     model = quick().fit(X, Y)
     whole = model.decision_function(X)
-    monkeypatch.setattr("metricgrad.estimator.CHUNK", 64)
+    monkeypatch.setattr("metricgrad.table.CHUNK", 64)
     np.testing.assert_allclose(model.decision_function(X), whole, rtol=1e-10)
 
 
@@ -214,7 +214,7 @@ def test_a_module_of_the_user_is_copied_and_keeps_its_precision() -> None:
     ("model", "error", "message"),
     [
         (nn.Linear(6, 2), ValueError, r"model: expected an output of shape \(\d+,\) or \(\d+, 1\), got \(\d+, 2\)"),
-        (nn.Flatten(0), ValueError, "model: expected a module with parameters to train, got"),
+        (nn.AvgPool1d(6), ValueError, "model: expected a module with parameters to train, got"),
         ("forest", ValueError, "model: expected one of mlp, small, linear, a module or a factory, got 'forest'"),
         (5, TypeError, "model: expected a name, a torch module or a factory, got 5"),
     ],
