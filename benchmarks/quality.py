@@ -107,7 +107,8 @@ date and history (metricgrad {made["metricgrad"]}, torch {made["torch"]}). Do no
 Test *losses* (1 - F1, 1 - AP, 1 - AUC): lower is better. Mean and standard error over seeds. The rival is cross-entropy
 with the same network, the same 3,000 + 3,000 steps on sets of 400, the same restart of the schedule, the same choice of
 checkpoint on validation rows, and an exact threshold. Features are standardised on the rows known in training, and test
-rows are looked at once. `mlp` is the paper's network; `linear` is trained at a rate of 0.01, for every method (`--model linear --learning-rate 0.01`).
+rows are looked at once. `mlp` is the paper's network; `linear` is trained at a rate of 0.01, for every
+method (`--model linear --learning-rate 0.01`).
 
 | model | data | metric | seeds | cross-entropy | SL-R | SL-S | SL-R / CE | SL-S / CE |
 |---|---|---|---|---|---|---|---|---|
