@@ -14,6 +14,11 @@ settings.register_profile("default", max_examples=200, deadline=None, suppress_h
 settings.load_profile("default")
 
 
+def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str) -> str | None:
+    """Name a case of bytes after its argument: compressed bytes hold the time, and every worker must name it alike."""
+    return argname if isinstance(val, bytes) else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Spread METRICGRAD_FUZZ examples in all over the properties that were collected."""
     wanted = int(os.environ.get("METRICGRAD_FUZZ", "0"))
