@@ -140,9 +140,7 @@ def test_a_perfect_ranking_loses_nothing_where_classes_are_common(name: str, met
     assert PROTOCOLS[name].score(metric, *perfect, *perfect) == pytest.approx(0)
 
 
-def test_only_the_honest_protocol_scales_features_and_asks_for_several_seeds() -> None:
-    assert not PROTOCOLS["paper"].standardise
-    assert PROTOCOLS["honest"].standardise
+def test_the_honest_protocol_asks_for_several_seeds() -> None:
     assert PROTOCOLS["honest"].seeds == 5
 
 

@@ -33,6 +33,7 @@ def test_the_recipe_of_the_paper_is_what_its_authors_did() -> None:
         "noise": 0.0,
         "relational": 0.0,
         "construction": "paper",
+        "standardise": False,
         "form": "best",
         "trust": -1.0,
         "trust_cap": 3_000,

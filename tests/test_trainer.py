@@ -211,17 +211,41 @@ def test_gradients_are_clipped_if_asked_for() -> None:
         assert (max(norms) > 0.01) == (clip is None)
 
 
-def test_an_anchor_mixes_cross_entropy_into_the_loss() -> None:
+class Silent(SurrogateLoss):
+    """A surrogate that has nothing to say."""
+
+    def __init__(self) -> None:
+        super().__init__("f1", "scratch", frozen=True)
+
+    def forward(self, scores: torch.Tensor, targets: torch.Tensor, weights: torch.Tensor | None = None) -> torch.Tensor:
+        return 0 * scores.sum()
+
+
+def test_an_anchor_mixes_cross_entropy_into_a_surrogate() -> None:
     recipe = replace(QUICK, warmup=0, anchor=0.0)
-    anchored = trained(Nothing(), replace(recipe, anchor=1.0))
+    anchored = trained(Silent(), replace(recipe, anchor=1.0))
     assert same(state_of(anchored), state_of(trained(CrossEntropy(), recipe)))
-    assert same(state_of(trained(Nothing(), recipe)), state_of(build_model("linear", 5, seed=0)))
+    assert same(state_of(trained(Silent(), recipe)), state_of(build_model("linear", 5, seed=0)))
 
 
-def test_cross_entropy_itself_needs_no_anchor() -> None:
-    recipe = replace(QUICK, clip=1e-3)
-    anchored = trained(CrossEntropy(), replace(recipe, anchor=5.0))
-    assert same(state_of(anchored), state_of(trained(CrossEntropy(), recipe)))
+@pytest.mark.parametrize("loss", [CrossEntropy, Nothing])
+def test_other_losses_are_followed_as_they_are(loss: Any) -> None:
+    anchored = trained(loss(), replace(QUICK, anchor=5.0))
+    assert same(state_of(anchored), state_of(trained(loss(), replace(QUICK, anchor=0.0))))
+
+
+def test_every_loss_is_followed_on_the_same_sets() -> None:
+    seen: dict[str, list[torch.Tensor]] = {}
+
+    class Seeing(SurrogateLoss):
+        def forward(self, scores: Any, targets: torch.Tensor, weights: torch.Tensor | None = None) -> torch.Tensor:
+            seen.setdefault("learns" if not self.frozen else "frozen", []).append(targets)
+            return super().forward(scores, targets, weights)
+
+    for frozen in (True, False):
+        trained(Seeing("f1", frozen=frozen), replace(QUICK, positive_share=None))
+    assert len(seen["frozen"]) == QUICK.rounds * QUICK.model_steps
+    assert all(torch.equal(one, two) for one, two in zip(seen["learns"], seen["frozen"], strict=True))
 
 
 # ---- how the surrogate steps ---------------------------------------------------------------------------------------

@@ -64,8 +64,9 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         says; trains six models), or as given. Metrics of the ranking alone are cut at 0.
     validation_fraction : float
         Share of the rows kept for choosing checkpoint and threshold.
-    standardise : bool
-        Centre and scale every feature first (sparse input is only scaled; it is made dense to train).
+    standardise : bool, optional
+        Centre and scale every feature first (sparse input is only scaled; it is made dense to train); as the recipe
+        says if not given.
     warm_start : bool
         Start from the model of the last `fit`, with its scale and classes. There is no `partial_fit`: checkpoint and
         threshold are chosen on validation rows, which a stream of small batches does not have.
@@ -110,7 +111,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         recipe: Recipe | str = "default",
         threshold: str | float = "validation",
         validation_fraction: float = 0.2,
-        standardise: bool = True,
+        standardise: bool | None = None,
         warm_start: bool = False,
         random_state: Any = None,
         verbose: bool = False,
@@ -189,7 +190,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError("sample_weight: expected a positive weight in both classes, got one class of zeros")
         if not going_on:
             self.centre_, self.scale_ = np.zeros(X.shape[1]), np.ones(X.shape[1])
-            if self.standardise:
+            if get_recipe(self.recipe).standardise if self.standardise is None else self.standardise:
                 self.centre_, self.scale_ = centre_and_scale(X, weights)
         return Table(scaled(X, self.centre_, self.scale_), targets, weights)
 

@@ -98,7 +98,7 @@ class SurrogateLoss(nn.Module):
         self.frozen, self.clip, self.relational = frozen, clip, relational
         self.skipped = 0
         self.register_buffer("running_gap", torch.tensor(float("nan")))
-        self.optimizer = None if frozen else torch.optim.Adam(self.surrogate.parameters(), learning_rate)
+        self.optimizer = None if frozen else torch.optim.Adam(self.surrogate.parameters(), learning_rate, fused=True)
 
     running_gap: Tensor
 
@@ -166,7 +166,7 @@ class SurrogateLoss(nn.Module):
             return float("nan")
         sets = Sets(scores.detach()[told], targets[told], weights[told])
         with torch.autocast(scores.device.type, enabled=False):
-            true = self._true(judged.detach()[told], sets.targets, sets.weights)
+            true = self.true(judged.detach()[told], sets.targets, sets.weights)
             self._stretch(true)
             gap = self._learn(sets, true, steps)
         self.running_gap.copy_(torch.where(self.running_gap.isnan(), gap, 0.9 * self.running_gap + 0.1 * gap))
@@ -192,7 +192,7 @@ class SurrogateLoss(nn.Module):
                 gaps.append((smooth.detach() - true[part]).abs())
         return torch.cat(gaps).mean()
 
-    def _true(self, scores: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
+    def true(self, scores: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
         """Return the true losses, `(k, n)` -> `(k,)`, at least as precise as the surrogate, or say why not."""
         dtype = self.running_gap.dtype
         true = self.metric(scores.to(torch.promote_types(scores.dtype, dtype)), targets, weights)

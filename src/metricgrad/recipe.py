@@ -63,7 +63,7 @@ class Recipe:
     warmup : int
         Model steps of cross-entropy before the first round. Every loss gets them, baselines too.
     anchor : float
-        How much cross-entropy is mixed into the loss the model follows.
+        How much cross-entropy is mixed into a surrogate the model follows; other losses are followed as they are.
     learning_rate, surrogate_rate : float
         Of the two Adams.
     schedule : {"cosine", "constant"}
@@ -79,6 +79,8 @@ class Recipe:
         See `SurrogateLoss`.
     construction : {"default", "paper"}
         How a surrogate is built.
+    standardise : bool
+        Whether features are centred and scaled on the rows trained on.
     form : {"best", "zero"}
         See `SurrogateLoss`; the best model on validation rows is chosen by the same form.
     trust, trust_cap : float, int
@@ -108,6 +110,7 @@ class Recipe:
     noise: float = 0.3
     relational: float = 0.3
     construction: str = "default"
+    standardise: bool = True
     form: str = "best"
     trust: float = 0.8
     trust_cap: int = 3_000
@@ -127,6 +130,9 @@ class Recipe:
                 continue
             if not _is_number(value) or not low <= float(value) <= high:
                 raise ValueError(f"{number}: expected {_between(low, high)}, got {value!r}")
+        for flag in ("restore", "standardise"):
+            if not isinstance(getattr(self, flag), bool):
+                raise ValueError(f"{flag}: expected True or False, got {getattr(self, flag)!r}")
         share: Any = self.positive_share
         if share not in (None, "auto") and not (_is_number(share) and 0 < share < 1):
             raise ValueError(f"positive_share: expected None, 'auto' or a number between 0 and 1, got {share!r}")
@@ -175,6 +181,7 @@ RECIPES = {
         noise=0.0,
         relational=0.0,
         construction="paper",
+        standardise=False,
         trust=-1.0,
         check_every=1_000,
     ),

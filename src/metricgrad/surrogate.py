@@ -124,10 +124,12 @@ class Surrogate(nn.Module):
         hidden = self.h(pooled)
         if self.construction.outputs:
             hidden = hidden.mean(-2)
-        raw: Tensor = self.last(hidden)[..., 0]
+        return self.low + (self.high - self.low) * self.linked(self.last(hidden)[..., 0])
+
+    def linked(self, raw: Tensor) -> Tensor:
+        """Return the scalar output of h through the link."""
         link = self.construction.link
-        raw = raw.sigmoid() if link == "sigmoid" else F.leaky_relu(raw, 0.2) if link == "leaky_relu" else raw
-        return self.low + (self.high - self.low) * raw
+        return raw.sigmoid() if link == "sigmoid" else F.leaky_relu(raw, 0.2) if link == "leaky_relu" else raw
 
     @property
     def fixed_pool(self) -> bool:
@@ -213,7 +215,10 @@ class CombMean(nn.Module):
     def forward(self, scores: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
         """Pool sets of rows: `(..., n)` -> `(..., 5 * teeth + 1)`."""
         share = (weights * targets).sum(-1, keepdim=True)
-        steps = torch.sigmoid(((1.5 * scores).asinh().unsqueeze(-1) - self.centres) * self.sharpness)
+        place = (1.5 * scores).asinh()
+        # One multiplication for (place - centre) * sharpness, and its sum on the way back.
+        slopes = torch.addmm(-self.centres * self.sharpness, place.reshape(-1, 1), self.sharpness.unsqueeze(0))
+        steps = slopes.sigmoid_().view(*place.shape, len(self.centres))
         found, alarmed = (torch.stack(class_weights(targets, weights), -2) @ steps).unbind(-2)
         precision = share * found / (share * found + (1 - share) * alarmed + 1e-6)
         rates = torch.cat((found, alarmed, 1 - found, 1 - alarmed), -1)

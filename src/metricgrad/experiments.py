@@ -1,0 +1,274 @@
+"""Experiments as data: a run is one trained model; runs that can share their work are one job."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from metricgrad.baselines import BASELINES, COSTS, CostSensitive
+from metricgrad.datasets import Dataset, load
+from metricgrad.estimator import METHODS, make_loss
+from metricgrad.fleet import Member, Trained, can_sail, train_fleet
+from metricgrad.metrics import Metric, get_metric
+from metricgrad.model import Scorer, build_model
+from metricgrad.paper import LOSSES, MODES, RIVALS
+from metricgrad.protocols import PROTOCOLS, get_protocol
+from metricgrad.recipe import Recipe, get_recipe
+from metricgrad.splits import split
+from metricgrad.table import centre_and_scale, chunks, scaled
+from metricgrad.trainer import Rows, train
+
+BUDGETS: Mapping[str, Mapping[str, Mapping[str, int]]] = {
+    "quick": {"default": {"warmup": 600, "rounds": 200}, "paper": {"rounds": 1_000, "check_every": 50}},
+    "standard": {"default": {}, "paper": {"rounds": 20_000}},
+    "paper": {"default": {"rounds": 300_000, "check_every": 1_000}, "paper": {}},
+}
+"""What a budget changes of each recipe: minutes, hours, or the 300,000 rounds of the paper."""
+REPLICATE = 1_000_003
+"""How far the seeds of two replicates lie apart."""
+DIGITS = 5
+"""Significant digits of a number in a stored history."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One model to train: on what, for what, how, and by which seeds.
+
+    Parameters
+    ----------
+    dataset, metric, method : str
+        Names of a dataset, of a metric, and of `sl-r`, `sl-s`, `sl-u` or a baseline.
+    seed : int
+        Of the split, the weights and the draws.
+    model, recipe : str
+        Names of a model and of a recipe.
+    changes : tuple of (str, value)
+        Fields of the recipe that are changed.
+    replicate : int
+        Another one has the same split, but weights and draws of its own.
+    """
+
+    dataset: str
+    metric: str
+    method: str
+    seed: int
+    model: str = "mlp"
+    recipe: str = "default"
+    changes: tuple[tuple[str, Any], ...] = ()
+    replicate: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain data, as a store keeps it."""
+        return {**asdict(self), "changes": dict(self.changes)}
+
+    @property
+    def how(self) -> Recipe:
+        """The recipe, with its changes."""
+        return get_recipe(self.recipe, **dict(self.changes))
+
+    @property
+    def shared(self) -> tuple[Any, ...]:
+        """What runs must have in common to be trained together."""
+        return self.dataset, self.seed, self.replicate, self.model, self.recipe, self.changes
+
+
+Job = tuple[Run, ...]
+"""Runs that have everything in common but metric and method."""
+
+
+# ---- what to run ---------------------------------------------------------------------------------------------------
+
+
+def table2_runs(protocols: Iterable[str], **grid: Any) -> list[Run]:
+    """Return the runs of Table 2: the three modes for each loss."""
+    return _runs(((loss, mode) for loss in LOSSES for mode in MODES), protocols, **grid)
+
+
+def table3_runs(protocols: Iterable[str], **grid: Any) -> list[Run]:
+    """Return the runs of Table 3: the refined surrogate and its rivals."""
+    return _runs(((loss, method) for loss, methods in RIVALS.items() for method in methods), protocols, **grid)
+
+
+def _runs(
+    pairs: Iterable[tuple[str, str]],
+    protocols: Iterable[str],
+    *,
+    datasets: Sequence[str],
+    seeds: Iterable[int],
+    metrics: Sequence[str] | None = None,
+    methods: Sequence[str] | None = None,
+    **how: Any,
+) -> list[Run]:
+    """Return the runs behind the cells of a table, those of a protocol that measures another metric included."""
+    known = [get_metric(name).name for name in metrics] if metrics is not None else None
+    for method in methods or ():
+        if method not in (*METHODS, *BASELINES):
+            raise ValueError(f"methods: expected some of {', '.join((*METHODS, *BASELINES))}, got {method!r}")
+    asked = [(m, by) for m, by in pairs if (known is None or m in known) and (methods is None or by in methods)]
+    found: dict[Run, None] = {}
+    for seed in seeds:
+        for dataset in datasets:
+            for protocol in protocols:
+                for metric, method in asked:
+                    found[run_of(protocol, dataset, metric, method, seed, **how)] = None
+    return list(found)
+
+
+def run_of(protocol: str, dataset: str, metric: str, method: str, seed: int, **how: Any) -> Run:
+    """Return the run behind a cell of a table.
+
+    Where a protocol measures another metric under a name (Jaccard is accuracy under `paper`), it is a replicate of
+    that other metric: a run of its own, so that the two columns tell the noise, as they do in the paper.
+    """
+    measured = get_protocol(protocol).measured(metric).name
+    return Run(dataset, measured, method, seed, replicate=int(measured != get_metric(metric).name), **how)
+
+
+def jobs_of(runs: Iterable[Run]) -> list[Job]:
+    """Group runs into jobs: a fleet where runs can sail together, else each run alone."""
+    jobs: list[Job] = []
+    for _, group in groupby(sorted(runs, key=_by_seed_first), key=lambda run: run.shared):
+        together = tuple(group)
+        fleet = together[0].how.construction == "default" and together[0].how.clip is None
+        jobs += [together] if fleet else [(run,) for run in together]
+    return jobs
+
+
+def _by_seed_first(run: Run) -> tuple[Any, ...]:
+    """Order runs so that the first seed is done first, with all that can be shared side by side."""
+    return run.seed, run.replicate, run.dataset, run.model, run.recipe, str(run.changes)
+
+
+# ---- how it is run -------------------------------------------------------------------------------------------------
+
+
+class Parts(NamedTuple):
+    """The rows of a dataset, split and scaled."""
+
+    train: Rows
+    validation: Rows
+    test: Rows
+    data: Dataset
+
+
+def execute(job: Job) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Train the models of a job, and yield each run with what came of it: what `Store.add` takes."""
+    first = job[0]
+    recipe, seed = first.how, first.seed + REPLICATE * first.replicate
+    parts = prepared(first.dataset, first.seed, recipe.standardise)
+    model = build_model(first.model, parts.train.x.shape[1], seed)
+    begun = time.perf_counter()
+    members = _members(job, recipe, seed)
+    losses = [member.loss for member in members]
+    if can_sail(model, losses, recipe):
+        torch.manual_seed(seed)
+        rest = [Member(member.loss, member.metrics) for member in members]
+        trained = train_fleet(model, rest, parts.train, recipe, validation=parts.validation, seed=seed)
+    else:
+        trained = [[_alone(model, member.loss, m, parts, recipe, seed) for m in member.metrics] for member in members]
+    seconds = (time.perf_counter() - begun) / len(job)
+    found: dict[tuple[str, str], list[tuple[Trained, float | None]]] = {}
+    for member, models in zip(members, trained, strict=True):
+        for metric, one in zip(member.metrics, models, strict=True):
+            found.setdefault((member.method, metric.name), []).append((one, member.setting))
+    for run in job:
+        best, setting = min(found[run.method, run.metric], key=lambda one: _least(one[0]))
+        yield run.as_dict(), {**_outcome(run, best, parts), "seconds": seconds, "setting": setting}
+
+
+def prepared(dataset: str, seed: int, standardise: bool) -> Parts:
+    """Load a dataset, split it by a seed, and scale its features on the training rows."""
+    data = _loaded(dataset)
+    places = split(data.y, seed)
+    width = data.X.shape[1]
+    centre, scale = centre_and_scale(data.X[places.train], None) if standardise else (np.zeros(width), np.ones(width))
+    train, validation, test = (_rows(data, p, centre, scale) for p in (places.train, places.validation, places.test))
+    return Parts(train, validation, test, data)
+
+
+@lru_cache(maxsize=1)
+def _loaded(dataset: str) -> Dataset:
+    return load(dataset)
+
+
+def _rows(data: Dataset, part: Any, centre: Any, scale: Any) -> Rows:
+    x = torch.from_numpy(scaled(data.X[part], centre, scale))
+    return Rows(x, torch.as_tensor(data.y[part], dtype=torch.float32))
+
+
+class _Member(NamedTuple):
+    """A loss to follow: by which method, with which setting, for which metrics."""
+
+    method: str
+    setting: float | None
+    loss: nn.Module
+    metrics: tuple[Metric, ...]
+
+
+def _members(job: Job, recipe: Recipe, seed: int) -> list[_Member]:
+    """Return the losses of a job: one for each metric of a surrogate; one for all of them of a loss made by hand."""
+    members = []
+    wanted: dict[str, list[Metric]] = {}
+    for run in job:
+        wanted.setdefault(run.method, []).append(get_metric(run.metric))
+    for method, metrics in wanted.items():
+        if method == "cost-sensitive":
+            members += [_Member(method, cost, CostSensitive(cost), tuple(metrics)) for cost in COSTS]
+        elif method in BASELINES:
+            members.append(_Member(method, None, BASELINES[method](), tuple(metrics)))
+        else:
+            for metric in metrics:
+                torch.manual_seed(seed)
+                members.append(_Member(method, None, make_loss(method, metric, recipe), (metric,)))
+    return members
+
+
+def _alone(model: Scorer, loss: nn.Module, metric: Metric, parts: Parts, recipe: Recipe, seed: int) -> Trained:
+    """Train one model the plain way."""
+    own = deepcopy(model)
+    torch.manual_seed(seed)
+    rounds = train(own, deepcopy(loss), parts.train, recipe, validation=parts.validation, metric=metric, seed=seed)
+    return Trained(own, [done for done in rounds if done.validation == done.validation])
+
+
+def _least(trained: Trained) -> float:
+    return min((done.validation for done in trained.history), default=float("inf"))
+
+
+def _outcome(run: Run, trained: Trained, parts: Parts) -> dict[str, Any]:
+    """Score a model under every protocol, and write down what happened on the way."""
+    validation, test = (_scores(trained.model, rows.x) for rows in (parts.validation, parts.test))
+    scored = validation, parts.validation.y, test, parts.test.y
+    metric = get_metric(run.metric)
+    names = dict.fromkeys((metric.name, *LOSSES))
+    return {
+        "test": {name: {m: p.score(m, *scored) for m in names} for name, p in PROTOCOLS.items()},
+        "validation_loss": float((metric if run.how.form == "zero" else metric.best)(validation, parts.validation.y)),
+        "rows": {name: len(getattr(parts, name).y) for name in ("train", "validation", "test")},
+        "positive_share": parts.data.positive_share,
+        "subset": parts.data.subset,
+        "history": {
+            name: [_short(getattr(done, name)) for done in trained.history]
+            for name in ("steps", "validation", "loss", "gap", "trust")
+        },
+    }
+
+
+@torch.no_grad()
+def _scores(model: Scorer, x: Tensor) -> Tensor:
+    """Score rows in double, where a row scores the same whatever rows lie beside it."""
+    model = deepcopy(model).double().eval()
+    return torch.cat([model(x[part].double()) for part in chunks(len(x))])
+
+
+def _short(number: float) -> float | int:
+    return number if isinstance(number, int) or number != number else float(f"{number:.{DIGITS}g}")

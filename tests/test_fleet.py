@@ -1,0 +1,157 @@
+"""A fleet trains every member as the plain trainer would train it alone."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from metricgrad import get_metric
+from metricgrad.baselines import CrossEntropy
+from metricgrad.estimator import make_loss
+from metricgrad.fleet import Member, Models, can_sail, side_by_side, train_fleet
+from metricgrad.loss import SurrogateLoss
+from metricgrad.model import MODELS, Scorer, build_model
+from metricgrad.recipe import RECIPES, Recipe
+from metricgrad.trainer import Rows, train
+
+RECIPE = Recipe(warmup=7, rounds=6, check_every=2, set_size=60, trust_cap=100)
+
+
+def table(rows: int = 400, seed: int = 0) -> Rows:
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(rows, 5, generator=generator, dtype=torch.float64)
+    noise = torch.randn(rows, generator=generator, dtype=torch.float64)
+    return Rows(x, (x[:, 0] + x[:, 1] * x[:, 2] + noise > 1).double())
+
+
+def loss_of(method: str, metric: str, recipe: Recipe) -> nn.Module:
+    torch.manual_seed(0)
+    return make_loss(method, get_metric(metric), recipe).double()
+
+
+def alone(model: Scorer, method: str, metric: str, recipe: Recipe, rows: Rows, validation: Rows) -> tuple:
+    own, loss = deepcopy(model), loss_of(method, metric, recipe)
+    torch.manual_seed(1)
+    rounds = train(own, loss, rows, recipe, validation=validation, metric=get_metric(metric), seed=3)
+    return own, loss, [done for done in rounds if done.validation == done.validation]
+
+
+MEMBERS = [
+    ("sl-r", "f1"),
+    ("cross-entropy", "mcc"),
+    ("sl-u", "auc"),
+    ("sl-s", "average_precision"),
+    ("global-objectives", "auc"),
+    ("sl-r", "eer"),
+]
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("changes", [{}, {"first": "surrogate", "sets": 2}, {"set_size": 1000}, {"warmup": 0}])
+def test_every_member_ends_where_it_would_have_ended_alone(name: str, changes: dict[str, object]) -> None:
+    recipe, rows, validation = replace(RECIPE, **changes), table(), table(200, 1)
+    model = build_model(name, 5).double()
+    losses = [loss_of(*member, recipe) for member in MEMBERS]
+    members = [Member(loss, (get_metric(m),)) for loss, (_, m) in zip(losses, MEMBERS, strict=True)]
+    torch.manual_seed(1)
+    fleet = train_fleet(model, members, rows, recipe, validation=validation, seed=3)
+    for (method, metric), loss, (trained,) in zip(MEMBERS, losses, fleet, strict=True):
+        single, own, history = alone(model, method, metric, recipe, rows, validation)
+        for one, other in zip(single.state_dict().values(), trained.model.state_dict().values(), strict=True):
+            torch.testing.assert_close(one, other, rtol=0, atol=1e-9)
+        for one, other in zip(own.state_dict().items(), loss.state_dict().items(), strict=True):
+            if isinstance(one[1], torch.Tensor):
+                torch.testing.assert_close(one[1], other[1], rtol=0, atol=1e-9, equal_nan=True)
+        checked = trained.history
+        assert [(r.phase, r.number, r.steps, r.best) for r in history] == [
+            (r.phase, r.number, r.steps, r.best) for r in checked
+        ]
+        assert [r.validation for r in history] == pytest.approx([r.validation for r in checked])
+        assert [r.loss for r in history] == pytest.approx([r.loss for r in checked])
+        assert [r.gap for r in history] == pytest.approx([r.gap for r in checked], nan_ok=True)
+
+
+def test_the_optimizer_of_a_surrogate_goes_on_after_the_fleet() -> None:
+    rows, validation, model = table(), table(200, 1), build_model("linear", 5).double()
+    loss = loss_of("sl-r", "f1", RECIPE)
+    train_fleet(model, [Member(loss, (get_metric("f1"),))], rows, RECIPE, validation=validation)
+    assert isinstance(loss, SurrogateLoss)
+    assert loss.optimizer is not None
+    steps = {float(state["step"]) for state in loss.optimizer.state.values()}
+    assert steps == {RECIPE.rounds * RECIPE.surrogate_steps}
+
+
+def test_one_loss_serves_several_metrics_each_with_its_own_best_model() -> None:
+    rows, validation, model = table(), table(200, 1), build_model("linear", 5).double()
+    metrics = tuple(map(get_metric, ("f1", "auc")))
+    recipe = replace(RECIPE, check_every=1, learning_rate=0.3)
+    ((by_f1, by_auc),) = train_fleet(model, [Member(CrossEntropy(), metrics)], rows, recipe, validation=validation)
+    for metric, trained in zip(metrics, (by_f1, by_auc), strict=True):
+        with torch.no_grad():
+            found = metric.best(trained.model(validation.x), validation.y)
+        assert float(found) == pytest.approx(min(done.validation for done in trained.history))
+
+
+def test_a_member_whose_loss_breaks_keeps_its_best_model_and_does_not_touch_the_others() -> None:
+    class Breaks(nn.Module):
+        calls = 0
+
+        def forward(self, scores: torch.Tensor, targets: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+            self.calls += 1
+            return scores.mean() * (float("nan") if self.calls > 3 else 1.0)
+
+    rows, validation, model = table(), table(200, 1), build_model("linear", 5).double()
+    f1 = (get_metric("f1"),)
+    with pytest.warns(UserWarning, match="stopped being finite.*Breaks"):
+        both = train_fleet(
+            model, [Member(Breaks(), f1), Member(CrossEntropy(), f1)], rows, RECIPE, validation=validation
+        )
+    ((whole,),) = train_fleet(model, [Member(CrossEntropy(), f1)], rows, RECIPE, validation=validation)
+    assert all(weights.isfinite().all() for weights in both[0][0].model.parameters())
+    assert torch.equal(both[1][0].model(validation.x), whole.model(validation.x))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_side_by_side_score_as_each_alone_and_share_their_memory(name: str) -> None:
+    models = [build_model(name, 5, seed).double() for seed in range(3)]
+    x = torch.randn(2, 50, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    for model in models:
+        model(x)  # batch norm learns some statistics
+    plain = torch.stack([model.eval().body(x.flatten(0, 1)).view(2, 50) for model in models]).detach()
+    joint = Models(models)
+    torch.testing.assert_close(joint.judge(x), plain)
+    torch.testing.assert_close(joint.judge(x, first=2), plain[:2])
+    with torch.no_grad():
+        joint.learnable[0].add_(1.0)
+    torch.testing.assert_close(next(models[1].parameters()), joint.learnable[0][1])
+
+
+def test_what_lies_side_by_side_is_still_the_modules_own() -> None:
+    modules = [nn.Linear(2, 1) for _ in range(2)]
+    before = modules[1].weight.clone()
+    common = side_by_side(modules)
+    assert torch.equal(modules[1].weight, before)
+    common["weight"][1] += 1
+    assert torch.equal(modules[1].weight, before + 1)
+
+
+@pytest.mark.parametrize(
+    "recipe", [RECIPES["paper"], replace(RECIPE, clip=1.0), replace(RECIPE, refine_mode="train")], ids=str
+)
+def test_what_a_fleet_cannot_do_is_refused(recipe: Recipe) -> None:
+    model, rows = build_model("mlp", 5), table()
+    members = [Member(CrossEntropy(), (get_metric("f1"),))]
+    assert not can_sail(model, [CrossEntropy()], recipe)
+    with pytest.raises(ValueError, match="members: expected"):
+        train_fleet(model, members, rows, recipe, validation=rows)
+
+
+def test_a_model_of_the_users_own_and_mixed_constructions_do_not_sail() -> None:
+    assert not can_sail(build_model(nn.Linear(5, 1), 5), [CrossEntropy()], RECIPE)
+    forms = [SurrogateLoss("f1"), SurrogateLoss("f1", form="zero")]
+    assert not can_sail(build_model("mlp", 5), forms, RECIPE)
+    assert can_sail(build_model("mlp", 5), [*forms[:1], CrossEntropy()], RECIPE)
