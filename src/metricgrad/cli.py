@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+import shlex
 import sys
 import traceback
 from pathlib import Path
@@ -190,6 +193,132 @@ def metrics() -> None:
     typer.echo(f"\nOther names: {', '.join(f'{alias} = {name}' for alias, name in ALIASES.items())}.")
     typer.echo(f"{', '.join(FAMILIES)} take any other number: f_beta(0.5).")
     typer.echo("Where the threshold matters, best_f1 and the like cut each set at its own best threshold.")
+
+
+# ---- the paper, made again -----------------------------------------------------------------------------------------
+
+
+@app.command()
+def reproduce(
+    target: Annotated[str, typer.Argument(help="table1, table2, table3, figure1, figure2, figure3 or all.")],
+    protocol: Annotated[str, typer.Option(help="How models are scored: honest, paper or both.")] = "honest",
+    datasets: Annotated[str | None, typer.Option(help="Names with commas; the paper's that are held here.")] = None,
+    metrics: Annotated[str | None, typer.Option(help="Names with commas; all of the table.")] = None,
+    methods: Annotated[str | None, typer.Option(help="Names with commas; all of the table.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="How many, from 0 on; 2 quick, 3 standard, 1 paper.")] = None,
+    budget: Annotated[str, typer.Option(help="quick (minutes), standard (hours) or paper (300,000 rounds).")] = "quick",
+    recipe: Annotated[str | None, typer.Option(help="default or paper; paper for the budget of that name.")] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="Rounds of Algorithm 1, instead of the budget's.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Model steps in all, instead of the budget's.")] = None,
+    model: Annotated[str, typer.Option(help="mlp (the paper's), small or linear.")] = "mlp",
+    results: Annotated[Path, typer.Option(help="Folder of the results; run again to go on.")] = Path(
+        "metricgrad-results"
+    ),
+    jobs: Annotated[int | None, typer.Option(min=1, help="Jobs at a time; one a core.")] = None,
+    engine: Annotated[str, typer.Option(help="local, ray or dask.")] = "local",
+    address: Annotated[str | None, typer.Option(help="Of a Ray or Dask cluster; else one is started here.")] = None,
+) -> None:
+    """Make the paper's tables and figures again, ours beside theirs; stop at any time, run again to go on."""
+    from metricgrad.records import FILE
+    from metricgrad.reproduce import FIGURES, TABLES, carry_out, draw, make_plan
+    from metricgrad.results import Store
+
+    plan = make_plan(
+        target,
+        protocol=protocol,
+        datasets=_names(datasets),
+        metrics=_names(metrics),
+        methods=_names(methods),
+        seeds=seeds,
+        budget=budget,
+        recipe=recipe,
+        rounds=rounds,
+        steps=steps,
+        model=model,
+    )
+    if target in ("table1", "all"):
+        data()
+    for figure in FIGURES:
+        if target in (figure, "all"):
+            dataset, metric = (_names(datasets) or ["digits8"])[0], (_names(metrics) or ["f1"])[0]
+            for file in draw(figure, results, dataset, metric):
+                typer.echo(f"{figure}: {file}")
+    if not plan.runs:
+        return
+    if plan.absent:
+        typer.echo(f"Left out, for they are not held here: {', '.join(plan.absent)}.", err=True)
+    store = Store(results / FILE)
+    _carry_out(carry_out(plan, store, command=_command(), engine=engine, n_jobs=jobs, address=address), store)
+    _show_tables(store, [name for name in TABLES if target in (name, "all")], plan)
+    _write_report(results, results / "index.html")
+
+
+def _names(text: str | None) -> list[str] | None:
+    """Split names at commas, but not inside brackets: precision_at(0.02) is one name."""
+    return None if text is None else [name.strip() for name in re.split(r",(?![^(]*\))", text) if name.strip()]
+
+
+def _command() -> str:
+    """Write down how this program was called."""
+    return shlex.join(["metricgrad", *sys.argv[1:]])
+
+
+def _carry_out(progress: Any, store: Any) -> None:
+    """Run a plan with a bar; a stop says how to go on."""
+    from metricgrad.progress import work_bar
+
+    with work_bar() as report:
+        try:
+            for done, total in progress:
+                report("runs", done, total)
+        except KeyboardInterrupt:
+            typer.echo(f"Every finished run is in {store.path}; the same command goes on from there.", err=True)
+            raise
+
+
+def _show_tables(store: Any, wanted: list[str], plan: Any) -> None:
+    """Print the tables a plan was made for, and how they compare with the paper's."""
+    from rich.console import Console
+
+    from metricgrad import tables
+    from metricgrad.comparison import compare
+    from metricgrad.records import Setting
+    from metricgrad.rendering import as_rich, comparison_grid, table_grid
+
+    first = plan.runs[0]
+    changes = tuple((name, json.dumps(value)) for name, value in first.changes)
+    setting = Setting(first.model, first.recipe, changes)
+    console = Console() if Console().is_terminal else Console(width=160)
+    for protocol in plan.protocols:
+        for name in wanted:
+            table = getattr(tables, name)(store, protocol, setting, plan.datasets)
+            console.print(as_rich(table_grid(table)))
+            comparison = compare(table)
+            if comparison.cells:
+                console.print(as_rich(comparison_grid(comparison)))
+
+
+def _write_report(results: Path, out: Path) -> None:
+    """Write the page about a results folder, and say where it is."""
+    from metricgrad.report import write_report
+
+    count = write_report(results, out)
+    typer.echo(f"{count:,} runs are in {results}: open {out}.")
+
+
+# ---- the report ----------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def report(
+    results: Annotated[Path, typer.Argument(help="Folder that holds runs.jsonl.", show_default=False)],
+    out: Annotated[Path | None, typer.Option(help="The page to write; index.html in that folder.")] = None,
+) -> None:
+    """Write one page about a results folder: tables that sort, ranks, training, figures; it needs no network."""
+    from metricgrad.report import write_report
+
+    out = out or (results if results.is_dir() else results.parent) / "index.html"
+    typer.echo(f"{write_report(results, out):,} runs are in {results}: open {out}.")
 
 
 # ---- universal surrogates ------------------------------------------------------------------------------------------

@@ -28,7 +28,10 @@ from metricgrad.table import centre_and_scale, chunks, scaled
 from metricgrad.trainer import Rows, train
 
 BUDGETS: Mapping[str, Mapping[str, Mapping[str, int]]] = {
-    "quick": {"default": {"warmup": 600, "rounds": 200}, "paper": {"rounds": 1_000, "check_every": 50}},
+    "quick": {
+        "default": {"warmup": 600, "rounds": 200, "trust_cap": 300},
+        "paper": {"rounds": 1_000, "check_every": 50},
+    },
     "standard": {"default": {}, "paper": {"rounds": 20_000}},
     "paper": {"default": {"rounds": 300_000, "check_every": 1_000}, "paper": {}},
 }

@@ -93,7 +93,7 @@ class Recipe:
     name: str = "default"
     rounds: int = 1_000
     model_steps: int = 3
-    surrogate_steps: int = 2
+    surrogate_steps: int = 1
     first: str = "model"
     set_size: int = 400
     sets: int = 1
@@ -103,7 +103,7 @@ class Recipe:
     warmup: int = 3_000
     anchor: float = 0.3
     learning_rate: float = 1e-3
-    surrogate_rate: float = 1e-3
+    surrogate_rate: float = 3e-4
     schedule: str = "cosine"
     clip: float | None = None
     refine_mode: str = "eval"

@@ -74,6 +74,15 @@ class Store:
                     continue
                 yield record
 
+    @staticmethod
+    def key(run: Mapping[str, Any]) -> str:
+        """Return a run as one line of text, the same however its fields are ordered."""
+        return json.dumps(_plain(run), sort_keys=True)
+
+    def keys(self) -> set[str]:
+        """Return the keys of all runs there is a record of."""
+        return {self.key(record["run"]) for record in self if "run" in record}
+
     def find(self, run: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the newest record of a run, or None."""
         wanted = json.loads(json.dumps(_plain(run)))
