@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
-from metricgrad.figures import FIGURE1, Figure2, figure1, figure2
+from metricgrad.estimator import make_loss
+from metricgrad.experiments import prepared
+from metricgrad.figures import FIGURE1, FIGURE3, Figure2, Figure3, figure1, figure2, figure3, save_arrays
 from metricgrad.metrics import get_metric
+from metricgrad.model import build_model
+from metricgrad.recipe import Recipe
+from metricgrad.trainer import train
 
 
 def test_every_point_of_a_surface_is_the_loss_of_the_perturbed_set() -> None:
@@ -61,3 +69,81 @@ def test_the_example_is_reproducible_and_leaves_the_generator_alone() -> None:
     first, second = figure2(rounds=(0, 2)), figure2(rounds=(0, 2))
     np.testing.assert_array_equal(first.surrogate, second.surrogate)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+SHORT = Recipe(name="short", rounds=12, check_every=5, set_size=60, warmup=300)
+
+
+@pytest.fixture(scope="module")
+def convergence() -> Figure3:
+    return figure3("breast_cancer", "f1", SHORT, model="small")
+
+
+def test_both_methods_are_shown_on_the_same_steps(convergence: Figure3) -> None:
+    np.testing.assert_array_equal(convergence.steps, 3 * np.arange(1, 13))
+    np.testing.assert_array_equal(convergence.checks, [0, 15, 30, 36])
+    for curves, points in ((convergence.surrogate, 12), (convergence.gap, 12), (convergence.test, 4)):
+        assert tuple(curves) == FIGURE3
+        assert all(curve.shape == (points,) and np.isfinite(curve).all() for curve in curves.values())
+    assert (convergence.dataset, convergence.metric) == ("breast_cancer", "f1")
+
+
+def test_both_methods_start_from_the_same_model(convergence: Figure3) -> None:
+    assert convergence.test["sl-s"][0] == convergence.test["sl-r"][0]
+
+
+def test_a_universal_start_is_nearer_to_the_metric_than_one_from_scratch(convergence: Figure3) -> None:
+    assert convergence.gap["sl-r"][0] < convergence.gap["sl-s"][0] / 2
+
+
+def test_looking_at_test_rows_changes_nothing(convergence: Figure3) -> None:
+    recipe = replace(SHORT, warmup=0, anchor=0.0, trust=-1.0)
+    parts, f1 = prepared("breast_cancer", 0, recipe.standardise), get_metric("f1")
+    with torch.random.fork_rng(devices=[]):
+        model = build_model("small", parts.train.x.shape[1], 0)
+        torch.manual_seed(0)
+        loss = make_loss("sl-r", f1, recipe)
+        torch.manual_seed(0)
+        rounds = list(train(model, loss, parts.train, recipe, validation=parts.validation, metric=f1, seed=0))
+    np.testing.assert_array_equal([done.loss for done in rounds], convergence.surrogate["sl-r"])
+    np.testing.assert_array_equal([done.gap for done in rounds], convergence.gap["sl-r"])
+
+
+def test_convergence_is_reproducible_and_leaves_the_generator_alone(convergence: Figure3) -> None:
+    before = torch.get_rng_state()
+    again = figure3("breast_cancer", "f1", SHORT, model="small")
+    for method in FIGURE3:
+        np.testing.assert_array_equal(again.surrogate[method], convergence.surrogate[method])
+        np.testing.assert_array_equal(again.gap[method], convergence.gap[method])
+        np.testing.assert_array_equal(again.test[method], convergence.test[method])
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_recipe_with_nothing_to_show_is_refused() -> None:
+    with pytest.raises(ValueError, match="recipe: expected at least one round to show, got none"):
+        figure3("breast_cancer", recipe=Recipe(rounds=0))
+
+
+def test_arrays_of_every_figure_are_saved_whole_and_load_without_pickle(
+    tmp_path: Path, arrays: Figure2, convergence: Figure3
+) -> None:
+    surfaces = figure1(points=5)
+    for number, figure in enumerate((surfaces, arrays, convergence), 1):
+        save_arrays(figure, tmp_path / f"figure{number}.npz")
+    with np.load(tmp_path / "figure1.npz", allow_pickle=False) as saved:
+        assert set(saved) == {"shifts", *(f"losses.{name}" for name in FIGURE1)}
+        np.testing.assert_array_equal(saved["losses.f1"], surfaces.losses["f1"])
+    with np.load(tmp_path / "figure2.npz", allow_pickle=False) as saved:
+        assert tuple(saved["rounds"]) == arrays.rounds
+        np.testing.assert_array_equal(saved["surrogate"], arrays.surrogate)
+    with np.load(tmp_path / "figure3.npz", allow_pickle=False) as saved:
+        assert (str(saved["dataset"]), str(saved["metric"])) == ("breast_cancer", "f1")
+        curves = {
+            name: {method: saved[f"{name}.{method}"] for method in FIGURE3} for name in ("surrogate", "gap", "test")
+        }
+        loaded = Figure3("breast_cancer", "f1", saved["steps"], checks=saved["checks"], **curves)
+    for name in ("surrogate", "gap", "test"):
+        for method in FIGURE3:
+            np.testing.assert_array_equal(getattr(loaded, name)[method], getattr(convergence, name)[method])
+    np.testing.assert_array_equal(loaded.steps, convergence.steps)
+    np.testing.assert_array_equal(loaded.checks, convergence.checks)

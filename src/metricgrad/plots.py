@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from metricgrad.figures import Figure1, Figure2
+from metricgrad.figures import Figure1, Figure2, Figure3
 from metricgrad.metrics import Metric, get_metric
 from metricgrad.trainer import Round
 
@@ -81,4 +81,24 @@ def plot_figure2(arrays: Figure2) -> Figure:
     panels[0].legend(frameon=False, fontsize=8)
     for axes in (data, *panels):
         axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def plot_figure3(arrays: Figure3) -> Figure:
+    """Draw the paper's Figure 3: surrogate loss, gap and true test loss against model steps, SL-S beside SL-R."""
+    metric = get_metric(arrays.metric)
+    panels = (
+        ("surrogate loss, training sets", arrays.steps, arrays.surrogate),
+        ("gap to the true loss, training sets", arrays.steps, arrays.gap),
+        ("true loss, test rows", arrays.checks, arrays.test),
+    )
+    figure = Figure(figsize=(12, 3.3), layout="constrained")
+    figure.suptitle(f"{metric.label} loss on {arrays.dataset}", fontsize=10)
+    for axes, (title, steps, curves) in zip(figure.subplots(1, len(panels)), panels, strict=True):
+        for (method, values), colour in zip(curves.items(), (TRUE, LEARNED), strict=True):
+            axes.plot(steps, values, color=colour, label=method.upper(), lw=1.2)
+        axes.set(xlabel="model steps", title=title, ylim=(0, None))
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.axes[0].legend(frameon=False)
     return figure
