@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test lint format fuzz bench clean
+.PHONY: help demo test browser lint format fuzz bench clean
 
 help:  ## show what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1	/' | expand -t 16
@@ -12,8 +12,18 @@ help:  ## show what can be made
 demo: $(VENV)/.core  ## set up and run the main job on an embedded dataset
 	$(BIN)/metricgrad demo
 
-test: lint  ## set up, lint and run every test
+test: lint browser  ## set up, lint and run every test
 	$(BIN)/python -m pytest
+
+# The page of results is tested in a real browser: Debian's, where there is none and there is a way to get it.
+browser:
+	@if ! command -v chromium >/dev/null && command -v apt-get >/dev/null; then \
+	  echo "Installing chromium (once) ..."; \
+	  if [ "$$(id -u)" = 0 ]; then run=env; elif command -v sudo >/dev/null; then run="sudo -n env"; else run=false; fi; \
+	  get="$$run DEBIAN_FRONTEND=noninteractive apt-get -qq"; \
+	  { $$get install -y chromium || { $$get update && $$get install -y chromium; }; } \
+	    >/dev/null 2>&1 || echo "chromium cannot be installed here; tests in a browser will be skipped"; \
+	fi
 
 lint: $(VENV)/.dev  ## ruff, mypy and the layering contract
 	$(BIN)/ruff check .

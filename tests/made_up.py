@@ -62,3 +62,16 @@ def printed(folder: Path, *, seeds: int = 1, spread: float = 0.0) -> Store:
                 if metric == "jaccard":
                     add(store, run(dataset, "error_rate", method, seed, replicate=1), shifted)
     return store
+
+
+def small(folder: Path) -> Store:
+    """Store some runs of three datasets, two seeds each, one dataset in part, one cell in a second setting."""
+    store = Store(folder / "runs.jsonl")
+    for dataset in ("a9a", "codrna", "susy"):
+        part = "68 % of the rows" if dataset == "codrna" else None
+        for seed in range(2):
+            for metric in ("auc", "error_rate", "f1"):
+                for method, loss in {**TABLE2[dataset][metric], **TABLE3[dataset][metric]}.items():
+                    add(store, run(dataset, metric, method, seed), loss * (1 + seed / 50), subset=part)
+    add(store, run("a9a", "f1", "sl-r", changes={"rounds": 5}), 0.4)
+    return store

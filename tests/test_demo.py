@@ -52,7 +52,7 @@ def test_pictures_and_page_are_written_and_the_page_needs_nothing_else(shown: tu
         assert (out / picture).read_bytes().startswith(b"\x89PNG")
     page = (out / "index.html").read_text()
     assert page.count("data:image/png;base64,") == 2
-    assert "http" not in page
+    assert "://" not in page
     assert page.count("<tr>") == 1 + len(PAPER)
 
 

@@ -315,10 +315,7 @@ def report(
     out: Annotated[Path | None, typer.Option(help="The page to write; index.html in that folder.")] = None,
 ) -> None:
     """Write one page about a results folder: tables that sort, ranks, training, figures; it needs no network."""
-    from metricgrad.report import write_report
-
-    out = out or (results if results.is_dir() else results.parent) / "index.html"
-    typer.echo(f"{write_report(results, out):,} runs are in {results}: open {out}.")
+    _write_report(results, out or (results if results.is_dir() else results.parent) / "index.html")
 
 
 # ---- universal surrogates ------------------------------------------------------------------------------------------

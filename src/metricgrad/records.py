@@ -29,6 +29,16 @@ class Setting:
     recipe: str
     changes: tuple[tuple[str, str], ...] = ()
 
+    @classmethod
+    def of(cls, run: Mapping[str, Any]) -> Setting:
+        """Return the setting of a run as it is stored."""
+        changes = sorted((run.get("changes") or {}).items())
+        return cls(
+            str(run.get("model") or "mlp"),
+            str(run.get("recipe") or "default"),
+            tuple((str(name), json.dumps(value, sort_keys=True)) for name, value in changes),
+        )
+
     @property
     def title(self) -> str:
         """The setting in a few words."""
@@ -97,16 +107,9 @@ def _trained(store: Store) -> Iterator[Record]:
         run = kept.get("run") if isinstance(kept, dict) else None
         if isinstance(run, dict) and all(name in run for name in NAMES) and isinstance(kept.get("test"), dict):
             dataset, metric, method = (str(run[name]) for name in NAMES[:3])
-            yield Record(dataset, metric, method, _setting(run), int(run["seed"]), int(run.get("replicate") or 0), kept)
-
-
-def _setting(run: Mapping[str, Any]) -> Setting:
-    changes = sorted((run.get("changes") or {}).items())
-    return Setting(
-        str(run.get("model") or "mlp"),
-        str(run.get("recipe") or "default"),
-        tuple((str(name), json.dumps(value, sort_keys=True)) for name, value in changes),
-    )
+            yield Record(
+                dataset, metric, method, Setting.of(run), int(run["seed"]), int(run.get("replicate") or 0), kept
+            )
 
 
 def settings(results: Store | str | Path) -> list[Setting]:

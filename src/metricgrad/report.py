@@ -3,23 +3,205 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from metricgrad._version import __version__
+from metricgrad import paper
+from metricgrad.comparison import NOISE, compare
+from metricgrad.figures import figure1, figure2
+from metricgrad.markup import page, tag
 from metricgrad.metrics import get_metric
+from metricgrad.panels import FIGURES, filter_bar, note, page_data, training_panel
+from metricgrad.ranking import Ranking, common_methods, rank_methods
+from metricgrad.records import Record, Setting, open_store, read_records
+from metricgrad.rendering import method_label, metric_label
+from metricgrad.results import Store
+from metricgrad.sections import (
+    LEGEND,
+    against_printed,
+    datasets_table,
+    how_it_was_made,
+    rank_block,
+    result_table,
+    seconds_table,
+)
+from metricgrad.tables import Table, losses, table1, table2, table3
 
-STYLE = """
-:root { color-scheme: light dark; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
-table { border-collapse: collapse; margin: 1rem 0; }
-th, td { padding: .35rem .9rem; text-align: right; border-bottom: 1px solid #8884; font-variant-numeric: tabular-nums; }
-th:first-child, td:first-child { text-align: left; }
-figure { margin: 2rem 0; overflow-x: auto; }
-figure img { max-width: 100%; background: white; border-radius: .4rem; }
-figcaption, footer { color: #8a8a8a; font-size: .9rem; }
-"""
+TITLE = "Learning surrogate losses, reproduced"
+PARTS = {
+    "data": "Datasets",
+    "tables": "Tables",
+    "printed": "Against the paper",
+    "ranks": "Ranks",
+    "training": "Training",
+    "figures": "Figures",
+    "seconds": "Time",
+    "made": "How it was made",
+}
+WALK = (0, 2, 5, 10, 15, 20, 30, 40, 50, 60, 80, 100, 120)
+"""Rounds of Figure 2 that a page can show."""
+
+
+# ---- the report ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _View:
+    """What is judged in one setting under one protocol."""
+
+    place: int
+    protocol: str
+    tables: tuple[Table, Table]
+    modes: Ranking | None
+    rivals: Mapping[str, Ranking]
+
+    def block(self, *inside: str) -> str:
+        """Return markup that is shown only while its protocol and setting are chosen."""
+        return tag("div", *inside, data_protocol=self.protocol, data_setting=self.place)
+
+
+def write_report(results: Store | str | Path, path: str | Path, *, figures: bool = True) -> int:
+    """Write one page about all records of a results folder, and return how many there are.
+
+    Parameters
+    ----------
+    results : Store or path
+        A folder that holds `runs.jsonl`, that file, or a store.
+    path : path
+        The page to write.
+    figures : bool
+        Whether to draw the paper's Figures 1 and 2 as well; they need no records, and a few seconds.
+    """
+    store = open_store(results)
+    records = read_records(store)
+    if not records:
+        raise ValueError(f"results: expected records of trained models in {str(store.path)!r}, got none")
+    settings = sorted(dict.fromkeys(r.setting for r in records), key=lambda s: -sum(r.setting == s for r in records))
+    drawn = (figure1(points=61), figure2(WALK)) if figures else (None, None)
+    text = page(
+        f"metricgrad: {TITLE.lower()}",
+        _body(records, settings, f"metricgrad report {store.path.parent.name}", figures),
+        styles=("style.css", "report.css"),
+        script="report.js",
+        data=page_data(records, settings, *drawn),
+    )
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_text(text, encoding="utf-8")
+    return len(records)
+
+
+def _view(records: Sequence[Record], place: int, setting: Setting, protocol: str) -> _View:
+    second, third = table2(records, protocol, setting), table3(records, protocol, setting)
+    cells = losses(records, protocol, setting).values()
+    methods = common_methods(cells, paper.MODES)
+    modes = rank_methods(cells, methods) if len(methods) > 1 else None
+    rivals = {metric: rank_methods(third.rows(metric).values(), compared) for metric, compared in third.methods.items()}
+    return _View(place, protocol, (second, third), modes, {m: ranking for m, ranking in rivals.items() if ranking})
+
+
+def _body(records: Sequence[Record], settings: Sequence[Setting], again: str, figures: bool) -> str:
+    views = [_view(records, i, s, protocol) for i, s in enumerate(settings) for protocol in ("honest", "paper")]
+    inside = {
+        "data": datasets_table(table1(records)),
+        "tables": _tables(views, settings),
+        "printed": _printed(views),
+        "ranks": _ranks(views),
+        "training": training_panel(settings),
+        "figures": FIGURES if figures else "",
+        "seconds": "".join(seconds_table([r for r in records if r.setting == s], s.title) for s in settings),
+        "made": how_it_was_made(records, again),
+    }
+    parts = [name for name in PARTS if inside[name]]
+    links = "".join(tag("a", escape(PARTS[name]), href=f"#{name}") for name in parts)
+    sections = (tag("section", tag("h2", escape(PARTS[name])), inside[name], id=name) for name in parts)
+    return (
+        tag("header", tag("h1", TITLE), _headline(records, views))
+        + tag("nav", tag("div", links), aria_label="Parts")
+        + tag("main", *sections)
+    )
+
+
+def _headline(records: Sequence[Record], views: Sequence[_View]) -> str:
+    facts = {
+        "models trained": f"{len(records):,}",
+        "datasets": f"{len({r.dataset for r in records})}",
+        "methods": f"{len({r.method for r in records})}",
+        "seeds": f"{len({r.seed for r in records})}",
+        "hours of training": f"{sum(float(r.kept.get('seconds') or 0) for r in records) / 3600:,.1f}",
+    }
+    cards = (tag("div", tag("dt", name), tag("dd", value)) for name, value in facts.items())
+    said = (
+        tag(
+            "div",
+            tag("h2", escape(f"Protocol {view.protocol}")),
+            *(tag("p", escape(s)) for s in _findings(view)),
+            class_="says",
+        )
+        for view in views
+        if view.place == 0
+    )
+    lead = "Models trained for the metric they are judged by, beside what the paper printed."
+    return tag("p", lead, class_="lead") + tag("dl", *cards, class_="facts") + tag("div", *said, class_="pair")
+
+
+def _findings(view: _View) -> Iterator[str]:
+    for table in view.tables:
+        tally = compare(table).overall
+        if tally.cells:
+            yield (
+                f"Table {table.number}: at or below the printed loss in {tally.at_or_below} of {tally.cells} cells; "
+                f"better by more than noise in {tally.better}, worse in {tally.worse}."
+            )
+    if view.modes:
+        ranks = ", ".join(f"{method_label(m)} {rank:.2f}" for m, rank in view.modes.ranks.items())
+        alike = " and ".join(", ".join(map(method_label, clique)) for clique in view.modes.cliques)
+        told = f"not told apart: {alike}" if alike else "all are told apart"
+        yield f"Mean ranks over {view.modes.cells} cells: {ranks}; {told}."
+
+
+def _tables(views: Sequence[_View], settings: Sequence[Setting]) -> str:
+    bar = filter_bar([table for view in views for table in view.tables], settings)
+    blocks = (
+        view.block(*(result_table(t, f"table{t.number}-{view.protocol}-{view.place}") for t in view.tables))
+        for view in views
+    )
+    return LEGEND + bar + "".join(blocks)
+
+
+def _printed(views: Sequence[_View]) -> str:
+    said = note(
+        "A difference is within noise if it is at most two standard errors of ours plus the noise of the printed "
+        f"tables, which is how far two printed runs of one loss lie apart: {NOISE['sl-u']} for SL-U, {NOISE['sl-s']} "
+        f"for SL-S, {NOISE['sl-r']:.4f} for SL-R and, for want of any other, for hand-made losses."
+    )
+    return said + "".join(view.block(*map(against_printed, view.tables)) for view in views)
+
+
+def _ranks(views: Sequence[_View]) -> str:
+    said = note(
+        "Cells are a dataset and a metric each. Pairs count as told apart only if Friedman's test, where there are "
+        "three or more methods, and Wilcoxon's after Holm's correction both say so. Cells of one dataset are not quite "
+        "independent, so p-values are a little too small."
+    )
+    blocks = (view.block(*_rank_blocks(view)) for view in views)
+    return said + "".join(blocks)
+
+
+def _rank_blocks(view: _View) -> Iterator[str]:
+    name = f"{view.protocol}-{view.place}"
+    where = f"protocol {view.protocol}, {view.tables[0].setting.title}"
+    if view.modes:
+        yield rank_block(view.modes, "All metrics", where, f"ranks-{name}")
+    small = (
+        rank_block(ranking, f"Table 3: {metric_label(metric)}", where, f"ranks-{metric}-{name}")
+        for metric, ranking in view.rivals.items()
+    )
+    yield tag("div", *(tag("div", block) for block in small), class_="pair")
+
+
+# ---- the page of the demo ------------------------------------------------------------------------------------------
 
 
 def write_demo_page(
@@ -31,14 +213,9 @@ def write_demo_page(
         f'{base64.b64encode(file.read_bytes()).decode()}"><figcaption>{escape(caption)}</figcaption></figure>'
         for caption, file in pictures.items()
     )
-    path.write_text(
-        "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
-        "<meta name='viewport' content='width=device-width, initial-scale=1'>"
-        f"<title>{escape(title)}</title><style>{STYLE}</style></head><body><h1>{escape(title)}</h1>"
-        f"<p>Test rows, looked at once. Same network, steps, split and exact threshold for every method.</p>"
-        f"{_metric_table(losses)}{figures}<footer>metricgrad {escape(__version__)}</footer></body></html>\n",
-        encoding="utf-8",
-    )
+    lead = "Test rows, looked at once. Same network, steps, split and exact threshold for every method."
+    body = f"<header><h1>{escape(title)}</h1><p>{lead}</p></header><main>{_metric_table(losses)}{figures}</main>"
+    path.write_text(page(title, body), encoding="utf-8")
 
 
 def _metric_table(losses: Mapping[str, Mapping[str, float]]) -> str:

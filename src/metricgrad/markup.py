@@ -1,0 +1,82 @@
+"""Pages of one file: style, script and data inside, everything escaped; a page fetches nothing."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from metricgrad._version import __version__
+
+FOLDER = Path(__file__).parent / "page"
+
+
+def page(title: str, body: str, *, styles: Iterable[str] = ("style.css",), script: str = "", data: Any = None) -> str:
+    """Return a whole page; `body` is markup, `styles` and `script` are files of ours, `data` is what the script reads.
+
+    The browser is told to run this script only, and to fetch nothing.
+    """
+    style = "".join(_file(name) for name in styles)
+    code = _file(script) if script else ""
+    return (
+        "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
+        f'<meta http-equiv="Content-Security-Policy" content="{_policy(code)}">'
+        "<meta name='viewport' content='width=device-width, initial-scale=1'>"
+        f"<title>{escape(title)}</title><style>{style}</style></head>\n<body>{body}"
+        f"<footer>metricgrad {escape(__version__)}</footer>"
+        + (
+            f"<script type='application/json' id='page-data'>{embedded(data)}</script><script>{code}</script>"
+            if code
+            else ""
+        )
+        + "</body></html>\n"
+    )
+
+
+def _file(name: str) -> str:
+    return (FOLDER / name).read_text(encoding="utf-8")
+
+
+def _policy(code: str) -> str:
+    digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
+    scripts = f"script-src 'sha256-{digest}'; " if code else ""
+    return f"default-src 'none'; {scripts}style-src 'unsafe-inline'; img-src data:"
+
+
+def embedded(data: Any) -> str:
+    r"""Return JSON that nothing in it can end early.
+
+    >>> embedded("</script>")
+    '"\\u003c/script\\u003e"'
+    """
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def tag(name: str, /, *inside: str, **attributes: Any) -> str:
+    """Return an element around markup; attributes are escaped, `_` becomes `-`, None and False are left out.
+
+    >>> tag("td", escape("<1"), data_value=0.5, class_="cell", hidden=True, title=None)
+    '<td data-value="0.5" class="cell" hidden>&lt;1</td>'
+    """
+    written = "".join(
+        f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{escape(str(value))}"')
+        for key, value in attributes.items()
+        if value is not None and value is not False
+    )
+    return f"<{name}{written}>{''.join(inside)}</{name}>"
+
+
+def select(name: str, label: str, choices: Mapping[str, str], id_: str | None = None) -> str:
+    """Return a labelled select; `choices` are texts by value, the first is chosen."""
+    options = "".join(tag("option", escape(text), value=value) for value, text in choices.items())
+    return tag("label", escape(label), tag("select", options, name=name, id=id_ or f"filter-{name}"))
+
+
+def boxed(table: str, label: str) -> str:
+    """Return a table in a box of its own that scrolls, by keyboard too."""
+    return tag("div", table, class_="scroll", tabindex=0, role="region", aria_label=label)
