@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, f1_score, jaccard_score, matthews_corrcoef, roc_curve
 
 from metricgrad.metrics import PAPER, error_rate, f1, get_metric, jaccard
@@ -159,3 +161,18 @@ def test_no_rows_are_an_error() -> None:
 def tensors(part: tuple[Any, Any]) -> Scored:
 
     return Scored(torch.as_tensor(part[0]), torch.as_tensor(part[1]))
+
+
+@given(
+    scores=st.lists(st.integers(-30, 30).map(lambda i: i / 7), min_size=1, max_size=60),
+    seed=st.integers(0, 99),
+    name=st.sampled_from(["f1", "mcc", "error_rate", "balanced_error"]),
+)
+def test_rows_between_two_percentiles_may_be_counted_instead_of_listed(
+    scores: list[float], seed: int, name: str
+) -> None:
+    targets = np.random.default_rng(seed).integers(0, 2, len(scores))
+    test = np.array(scores), targets
+    metric = get_metric(name)
+    every = [float(metric(test[0] - t, targets)) for t in np.percentile(test[0], range(100))]
+    assert PROTOCOLS["paper"].score(name, *test, *test) == pytest.approx(min(every), abs=1e-9)

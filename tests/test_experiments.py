@@ -1,0 +1,171 @@
+"""Runs as data: which there are, which go together, and what is kept of each."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer
+from sklearn.preprocessing import StandardScaler
+
+from metricgrad import get_metric
+from metricgrad.baselines import COSTS, CostSensitive
+from metricgrad.experiments import BUDGETS, Run, execute, jobs_of, prepared, run_of, table2_runs, table3_runs
+from metricgrad.model import build_model
+from metricgrad.paper import LOSSES, MODES
+from metricgrad.recipe import get_recipe
+from metricgrad.splits import split
+from metricgrad.trainer import train
+
+SHORT = (("check_every", 2), ("rounds", 4), ("trust_cap", 50), ("warmup", 6))
+
+
+def short(metric: str, method: str, **changes: object) -> Run:
+    return replace(Run("breast_cancer", metric, method, 0, changes=SHORT), **changes)  # type: ignore[arg-type]
+
+
+def outcomes(*runs: Run) -> list[dict]:
+    return [outcome for job in jobs_of(runs) for _, outcome in execute(job)]
+
+
+# ---- what to run ---------------------------------------------------------------------------------------------------
+
+
+def test_table_2_is_three_modes_for_seven_losses() -> None:
+    runs = table2_runs(["honest"], datasets=["a9a", "skin"], seeds=range(3))
+    assert len(set(runs)) == len(runs) == 3 * 2 * 7 * 3
+    assert {(run.metric, run.method) for run in runs} == {(loss, mode) for loss in LOSSES for mode in MODES}
+
+
+def test_both_protocols_share_their_runs_but_for_the_column_that_measures_another_thing() -> None:
+    runs = table2_runs(["honest", "paper"], datasets=["a9a"], seeds=[0])
+    extra = set(runs) - set(table2_runs(["honest"], datasets=["a9a"], seeds=[0]))
+    assert {(run.metric, run.method, run.replicate) for run in extra} == {("error_rate", mode, 1) for mode in MODES}
+
+
+@pytest.mark.parametrize(
+    ("protocol", "metric", "trained", "replicate"),
+    [("paper", "jaccard", "error_rate", 1), ("paper", "f1", "f1", 0), ("honest", "jac", "jaccard", 0)],
+)
+def test_the_run_behind_a_cell(protocol: str, metric: str, trained: str, replicate: int) -> None:
+    run = run_of(protocol, "a9a", metric, "sl-r", 4)
+    assert (run.metric, run.replicate, run.seed) == (trained, replicate, 4)
+
+
+def test_table_3_sets_the_refined_surrogate_against_the_papers_rivals() -> None:
+    runs = table3_runs(["honest"], datasets=["a9a"], seeds=[0])
+    assert {(run.metric, run.method) for run in runs if run.method != "sl-r"} == {
+        ("error_rate", "cross-entropy"),
+        ("auc", "pairwise"),
+        ("auc", "global-objectives"),
+        ("jaccard", "lovasz-softmax"),
+        ("f1", "cost-sensitive"),
+    }
+    assert {run.metric for run in runs if run.method == "sl-r"} == {"error_rate", "auc", "jaccard", "f1"}
+
+
+def test_a_table_can_be_asked_for_in_part() -> None:
+    runs = table2_runs(["honest"], datasets=["a9a"], seeds=[1], metrics=["ap"], methods=["sl-u"], model="linear")
+    assert runs == [Run("a9a", "average_precision", "sl-u", 1, model="linear")]
+
+
+def test_an_unknown_method_is_named() -> None:
+    with pytest.raises(ValueError, match=r"methods: expected some of sl-r, .*, got 'svm'"):
+        table2_runs(["honest"], datasets=["a9a"], seeds=[0], methods=["svm"])
+
+
+def test_runs_that_differ_in_metric_and_method_only_are_one_job() -> None:
+    one, two, other = short("f1", "sl-r"), short("auc", "pairwise"), short("f1", "sl-r", seed=1)
+    assert jobs_of([other, one, two]) == [(one, two), (other,)]
+    assert len(jobs_of([one, short("error_rate", "sl-r", replicate=1)])) == 2
+
+
+def test_runs_that_cannot_sail_together_go_alone() -> None:
+    assert len(jobs_of([short("f1", "sl-r", recipe="paper"), short("auc", "sl-r", recipe="paper")])) == 2
+
+
+def test_a_run_as_plain_data_makes_the_run_again() -> None:
+    run = short("f1", "sl-r")
+    data = json.loads(json.dumps(run.as_dict()))
+    assert Run(**{**data, "changes": tuple(sorted(data["changes"].items()))}) == run
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+@pytest.mark.parametrize("recipe", ["default", "paper"])
+def test_every_budget_changes_every_recipe_into_a_valid_one(budget: str, recipe: str) -> None:
+    rounds = get_recipe(recipe, **BUDGETS[budget][recipe]).rounds
+    assert rounds == 300_000 if budget == "paper" else rounds < 300_000
+
+
+# ---- what is kept --------------------------------------------------------------------------------------------------
+
+
+def test_features_are_scaled_on_the_training_rows_alone() -> None:
+    X, y = load_breast_cancer(return_X_y=True)
+    places = split(1 - y, 3)
+    parts = prepared("breast_cancer", 3, standardise=True)
+    scaler = StandardScaler().fit(X[places.train].astype(np.float32))
+    for name in ("train", "validation", "test"):
+        rows = getattr(parts, name)
+        np.testing.assert_allclose(rows.x.numpy(), scaler.transform(X[getattr(places, name)]), atol=1e-3)
+        np.testing.assert_array_equal(rows.y.numpy(), 1 - y[getattr(places, name)])
+    raw = prepared("breast_cancer", 3, standardise=False)
+    np.testing.assert_array_equal(raw.train.x.numpy(), X[places.train].astype(np.float32))
+
+
+def test_a_run_keeps_every_metric_under_every_protocol_and_its_history() -> None:
+    (outcome,) = outcomes(short("f1", "sl-r"))
+    assert set(outcome["test"]) == {"honest", "paper"}
+    for losses in outcome["test"].values():
+        assert set(losses) == set(LOSSES)
+        assert all(0 <= loss <= 1 for loss in losses.values())
+    assert outcome["test"]["paper"]["jaccard"] == outcome["test"]["paper"]["error_rate"]
+    assert outcome["test"]["honest"]["auc"] == outcome["test"]["paper"]["auc"]
+    assert outcome["rows"] == {"train": 365, "validation": 91, "test": 113}
+    assert outcome["subset"] is None
+    assert outcome["positive_share"] == pytest.approx(212 / 569)
+    history = outcome["history"]
+    assert history["steps"] == [6, 12, 18]
+    assert {len(column) for column in history.values()} == {3}
+    assert outcome["validation_loss"] == pytest.approx(min(history["validation"]), rel=1e-4)
+    json.dumps(outcome)
+
+
+def test_a_fleet_finds_what_each_run_finds_alone() -> None:
+    runs = [short("f1", "sl-r"), short("auc", "sl-s"), short("f1", "cross-entropy"), short("mcc", "cross-entropy")]
+    for run, together in zip(runs, outcomes(*runs), strict=True):
+        (alone,) = outcomes(run)
+        for protocol in ("honest", "paper"):
+            assert alone["test"][protocol] == pytest.approx(together["test"][protocol], abs=1e-6)
+        assert alone["history"]["validation"] == pytest.approx(together["history"]["validation"], abs=1e-4)
+
+
+def test_a_run_of_the_papers_recipe_is_trained_the_plain_way_on_raw_features() -> None:
+    (outcome,) = outcomes(short("auc", "sl-r", recipe="paper", changes=(("check_every", 1), ("rounds", 2))))
+    assert outcome["history"]["steps"] == [3, 6]
+    assert 0 <= outcome["test"]["paper"]["auc"] <= 1
+
+
+def test_the_cost_of_the_reduction_is_chosen_on_validation_rows() -> None:
+    changes = (("check_every", 1), ("learning_rate", 0.05), ("rounds", 10), ("warmup", 1))
+    run = Run("digits8", "f1", "cost-sensitive", 0, model="linear", changes=changes)
+    (chosen,) = outcomes(run)
+    parts, model = prepared("digits8", 0, standardise=True), build_model("linear", 64, 0)
+    least = {}
+    for cost in COSTS:
+        rows = {"validation": parts.validation, "metric": get_metric("f1"), "seed": 0}
+        rounds = list(train(deepcopy(model), CostSensitive(cost), parts.train, run.how, **rows))
+        least[cost] = min(done.validation for done in rounds if done.validation == done.validation)
+    assert chosen["validation_loss"] == pytest.approx(min(least.values()))
+    assert least[chosen["setting"]] == pytest.approx(min(least.values()))
+    assert len(set(least.values())) > 1
+
+
+def test_a_replicate_has_the_same_rows_and_another_model() -> None:
+    run = short("error_rate", "sl-u", dataset="digits8")
+    one, two = outcomes(run, replace(run, replicate=1))
+    assert one["test"]["honest"]["auc"] != two["test"]["honest"]["auc"]
+    assert one["rows"] == two["rows"]
