@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from metricgrad.cli import app
 from metricgrad.experiments import Run
-from metricgrad.recipe import get_recipe
+from metricgrad.recipe import Recipe, get_recipe
 from metricgrad.reproduce import carry_out, draw, make_plan
 from metricgrad.results import Store
 
@@ -141,9 +141,9 @@ def test_killed_at_any_point_the_same_command_goes_on_and_loses_only_what_was_in
     assert len(keys) == len(set(keys)) == 24
 
 
-@pytest.mark.parametrize("figure", ["figure1", "figure2"])
+@pytest.mark.parametrize("figure", ["figure1", "figure2", "figure3"])
 def test_a_figure_is_a_picture_and_arrays(figure: str, tmp_path: Path) -> None:
-    files = draw(figure, tmp_path, "digits8", "f1")
+    files = draw(figure, tmp_path, "breast_cancer", "auc", Recipe(rounds=3, check_every=1))
     assert [file.name for file in files] == [f"{figure}.png", f"{figure}.svg", f"{figure}.npz"]
     assert files[0].read_bytes().startswith(b"\x89PNG")
     assert b"<svg" in files[1].read_bytes()

@@ -241,7 +241,8 @@ def reproduce(
     for figure in FIGURES:
         if target in (figure, "all"):
             dataset, metric = (_names(datasets) or ["digits8"])[0], (_names(metrics) or ["f1"])[0]
-            for file in draw(figure, results, dataset, metric):
+            typer.echo(f"drawing {figure} ...", err=True)
+            for file in draw(figure, results, dataset, metric, plan.recipe):
                 typer.echo(f"{figure}: {file}")
     if not plan.runs:
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from metricgrad.grid import run_grid
 from metricgrad.model import MODELS
 from metricgrad.paper import TABLE1
 from metricgrad.protocols import PROTOCOLS
-from metricgrad.recipe import RECIPES, get_recipe
+from metricgrad.recipe import RECIPES, Recipe, get_recipe
 from metricgrad.results import Store
 
 TABLES: dict[str, Callable[..., list[Run]]] = {"table2": table2_runs, "table3": table3_runs}
@@ -27,12 +27,13 @@ SEEDS = {"quick": 2, "standard": 3, "paper": 1}
 
 @dataclass(frozen=True)
 class Plan:
-    """What to run, and how it is to be shown: the runs of some tables, under some protocols."""
+    """What to run, how, and how it is to be shown: the runs of some tables, under some protocols."""
 
     runs: tuple[Run, ...]
     protocols: tuple[str, ...]
     datasets: tuple[str, ...]
     absent: tuple[str, ...] = ()
+    recipe: Recipe = field(default_factory=Recipe)
 
 
 def make_plan(
@@ -84,7 +85,7 @@ def make_plan(
     recipe = recipe or ("paper" if budget == "paper" else "default")
     protocols = tuple(PROTOCOLS) if protocol == "both" else (protocol,)
     chosen, absent = _datasets(datasets)
-    grid = {
+    grid: dict[str, Any] = {
         "datasets": chosen,
         "seeds": range(SEEDS[budget] if seeds is None else seeds),
         "metrics": metrics,
@@ -93,11 +94,12 @@ def make_plan(
         "recipe": recipe,
         "changes": _changes(recipe, budget, rounds, steps),
     }
+    how = get_recipe(recipe, **dict(grid["changes"]))
     asked = [make for name, make in TABLES.items() if target in (name, "all")]
     runs = dict.fromkeys(run for make in asked for run in make(protocols, **grid))
     if asked and not runs:
         raise ValueError(f"metrics, methods: expected some of {target}, got {metrics} and {methods}")
-    return Plan(tuple(runs), protocols, tuple(chosen), tuple(absent))
+    return Plan(tuple(runs), protocols, tuple(chosen), tuple(absent), how)
 
 
 def _datasets(asked: Sequence[str] | None) -> tuple[list[str], list[str]]:
@@ -122,9 +124,7 @@ def _changes(recipe: str, budget: str, rounds: int | None, steps: int | None) ->
     if rounds is not None:
         changes["rounds"] = rounds
     plain = get_recipe(recipe)
-    kept = {name: value for name, value in changes.items() if getattr(plain, name) != value}
-    get_recipe(recipe, **kept)
-    return tuple(sorted(kept.items()))
+    return tuple(sorted((name, value) for name, value in changes.items() if getattr(plain, name) != value))
 
 
 def carry_out(
@@ -149,17 +149,25 @@ def carry_out(
         yield done, len(plan.runs)
 
 
-def draw(target: str, out: Path, dataset: str, metric: str, seed: int = 0, **figure3: Any) -> list[Path]:
-    """Draw a figure of the paper into a folder: as PNG, as SVG and as arrays; return the files."""
+def draw(
+    target: str,
+    out: Path,
+    dataset: str = "digits8",
+    metric: str = "f1",
+    recipe: Recipe | str = "default",
+    seed: int = 0,
+) -> list[Path]:
+    """Draw a figure of the paper into a folder: as PNG, as SVG and as arrays; return the files.
+
+    Dataset, metric and recipe are those of Figure 3; the others need none.
+    """
     arrays: Any
-    if target == "figure1":
-        arrays, picture = figures.figure1(seed=seed), plots.plot_figure1
-    elif target == "figure2":
-        arrays, picture = figures.figure2(seed=seed), plots.plot_figure2
+    if target == "figure3":
+        arrays = figures.figure3(dataset, metric, recipe, seed=seed)
     else:
-        arrays, picture = figures.figure3(dataset, metric, seed=seed, **figure3), plots.plot_figure3
+        arrays = getattr(figures, target)(seed=seed)
     out.mkdir(parents=True, exist_ok=True)
-    drawn = picture(arrays)
+    drawn = getattr(plots, f"plot_{target}")(arrays)
     files = [out / f"{target}.{kind}" for kind in ("png", "svg", "npz")]
     for file in files[:2]:
         drawn.savefig(file, dpi=150)
