@@ -1,0 +1,111 @@
+"""Write docs/reproduction.md from results/reproduction: the paper's tables, ours beside theirs, cell by cell.
+
+metricgrad reproduce table2 --budget standard --protocol both --seeds 3 --results results/reproduction
+metricgrad reproduce table3 --budget standard --protocol both --seeds 3 --results results/reproduction
+python benchmarks/reproduction.py
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from metricgrad.comparison import Comparison, compare
+from metricgrad.records import FILE, read_records, settings
+from metricgrad.rendering import (
+    Grid,
+    Word,
+    as_markdown,
+    comparison_grid,
+    data_grid,
+    method_label,
+    metric_label,
+    table_grid,
+)
+from metricgrad.results import Store
+from metricgrad.tables import table1, table2, table3
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "results" / "reproduction"
+PAGE = ROOT / "docs" / "reproduction.md"
+WHOLE = ("a9a", "codrna", "covtype", "ijcnn1", "skin")
+"""The datasets on which SL-R is to be at or below what was printed."""
+
+WHY = """## Where we differ, and why
+
+- **Better, in most cells.** The default recipe is not the paper's: features are standardised, the model starts from
+  3,000 steps of cross-entropy, learns at 1e-3 instead of 1e-5 without clipping, and the best of some 80 checkpoints is
+  chosen on validation rows. The printed models are under-trained, and the gap is widest where a model could still learn
+  most, on ijcnn1, covtype and skin. How much of it is the training and not the method, the column of cross-entropy in
+  Table 3 tells: it gains as much.
+- **Rare positives under `paper`.** The threshold is a percentile, at most the 99th, so at least 1 % of the test rows
+  are called positive. On ccfraud (0.17 % positive) and porto (3.6 %) error rate and F1 are then near a floor that the
+  rule sets, ours as well as theirs; under `honest` the same models lose far less.
+- **SL-U** follows our universal surrogates, which are fitted to far more varied sets than the paper's (docs/fidelity.md)
+  and hold much better without refining. The printed SL-U is last nearly everywhere; ours is on a par with the others.
+- **SL-R against SL-S**: within noise of one another, here as in the paper.
+- **porto, susy and codrna** are held in part (marked \\*): porto has 18 of its 57 features, susy 0.6 % of its rows.
+  Their cells measure other data than the printed ones. santander could not be had at all.
+- **ijcnn1** as the paper counts it has 15 % of its test rows in train; ours are distinct, which makes it a bit harder.
+- **Jaccard under `paper`** is accuracy, as in the authors' program, so the column is a second run of the error rate.
+"""
+
+
+def cell_by_cell(comparison: Comparison, methods: set[str] | None = None) -> Grid:
+    """Write every cell that can be compared: printed, ours, and what the difference is."""
+    head = ("dataset", "metric", "method", "printed", "ours", "verdict")
+    rows = tuple(
+        (
+            Word(cell.dataset),
+            Word(metric_label(cell.metric)),
+            Word(method_label(cell.method)),
+            Word(f"{cell.printed:.4f}"),
+            Word(f"{cell.ours:.4f}" + ("" if cell.error is None else f" ±{cell.error:.4f}")),
+            Word(cell.verdict),
+        )
+        for cell in comparison.cells
+        if methods is None or cell.method in methods
+    )
+    return Grid(f"{comparison.title}, cell by cell", head, rows, left=3)
+
+
+def page() -> str:
+    records, (setting, *_) = read_records(RESULTS), settings(RESULTS)
+    newest = list(Store(RESULTS / FILE))[-1]["made_by"]
+    both = {
+        protocol: (table2(records, protocol, setting), table3(records, protocol, setting))
+        for protocol in ("paper", "honest")
+    }
+    printed = [compare(table) for table in both["paper"]]
+    ours = [cell for cell in printed[0].cells if cell.method == "sl-r" and cell.dataset in WHOLE]
+    below = sum(cell.at_or_below for cell in ours)
+    commands = "\n".join(f"    {c}" for c in dict.fromkeys(r.kept["command"] for r in records))
+    tables = [as_markdown(table_grid(table)) for protocol in both for table in both[protocol]]
+    return f"""# The paper, made again
+
+Written by `python benchmarks/reproduction.py` from `results/reproduction`, {len(records)} runs, each with its command,
+seed, commit, date, wall time and history (metricgrad {newest["metricgrad"]}, torch {newest["torch"]}). Do not edit by
+hand.
+
+{commands}
+
+A *protocol* says how a model is scored, a *recipe* how it is trained. Both protocols score the very same models, which
+were trained with the recipe `default` ({setting.title}), not with the paper's. `paper` scores as the authors'
+program did, so only it can be compared with the printed numbers; `honest` is how one should.
+
+Under `paper`, our SL-R is at or below the printed SL-R in **{below} of {len(ours)}** cells of {", ".join(WHOLE)}.
+
+{as_markdown(data_grid(table1(records)))}
+{as_markdown(comparison_grid(printed[0]))}
+{as_markdown(comparison_grid(printed[1]))}
+{WHY}
+## The tables
+
+{chr(10).join(tables)}
+## Cell by cell
+
+{as_markdown(cell_by_cell(printed[0]))}
+{as_markdown(cell_by_cell(printed[1]))}"""
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
