@@ -20,6 +20,8 @@ pytestmark = pytest.mark.skipif(
 )
 EVIL = "<script>alert(1)</script>"
 EVIL_METHOD = "</script><img src=x onerror=alert(2)>"
+PATIENCE = 180_000
+"""Milliseconds to wait on a machine that is busy with other tests."""
 TABLE = "#table2-honest-0"
 INK = "c => c.getContext('2d').getImageData(0, 0, c.width, c.height).data.filter(x => x).length"
 
@@ -40,7 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         found = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--headless", "--no-sandbox", "--disable-gpu"]
+            executable_path=CHROMIUM, args=["--headless", "--no-sandbox", "--disable-gpu"], timeout=PATIENCE
         )
         yield found
         found.close()
@@ -49,6 +51,7 @@ def browser() -> Iterator[Browser]:
 def opened(browser: Browser, folder: Path, **options: object) -> tuple[Page, list[str]]:
     """Open the report; whatever goes wrong, is asked for or pops up is written down."""
     page = browser.new_context(**options).new_page()
+    page.set_default_timeout(PATIENCE)
     wrong: list[str] = []
     page.on("console", lambda message: wrong.append(f"console: {message.text}"))
     page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
@@ -248,6 +251,7 @@ def test_names_from_records_are_text_and_never_run(page: Page) -> None:
 
 def test_tables_can_be_read_without_scripts(browser: Browser, folder: Path) -> None:
     page = browser.new_context(java_script_enabled=False).new_page()
+    page.set_default_timeout(PATIENCE)
     page.goto((folder / "index.html").as_uri())
     assert page.locator("table").count() > 10
     assert "needs JavaScript" in page.locator("#training").inner_text()

@@ -124,7 +124,7 @@
 
   function axes(svg, box, xs, ys, { title, bottom, rows }) {
     const [x, y] = [scale(xs, [box.left, box.right]), scale(ys, [box.bottom, box.top])];
-    const marks = rows || ticks(...ys, Math.max(2, (box.bottom - box.top) / 45)).map((t) => [t, String(t)]);
+    const marks = rows || ticks(...ys, Math.max(3, (box.bottom - box.top) / 32)).map((t) => [t, String(t)]);
     for (const [t, name] of marks) {
       svg.append(make("line", { class: "grid", x1: box.left, x2: box.right, y1: y(t), y2: y(t) }),
         make("text", { x: box.left - 6, y: y(t) + 4, "text-anchor": "end" }, name));
