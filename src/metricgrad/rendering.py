@@ -131,16 +131,23 @@ def _summary(found: dict[str, dict[str, float]], metric: str, method: str, form:
     return Word(format(values[method], form), values[method] == best)
 
 
+def seeds_said(table: Table) -> str:
+    """Return over how many seeds the cells of a table are: `3 seeds`, `1 to 3 seeds`."""
+    seeds = sorted({len(cell.seeds) for cell in table.cells.values() if cell.seeds}) or [0]
+    return f"{_span(seeds)} seed{'' if seeds == [1] else 's'}"
+
+
+def _span(counts: Sequence[int]) -> str:
+    return f"{counts[0]}" if counts[0] == counts[-1] else f"{counts[0]} to {counts[-1]}"
+
+
 def _below(table: Table) -> tuple[str, ...]:
-    seeds = sorted({len(cell.seeds) for cell in table.cells.values() if cell.seeds})
-    over = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}" if seeds else "no"
-    counted = sorted(set(table.counted.values()))
-    rows = f"{counted[0]}" if len(counted) == 1 else f"{counted[0]} to {counted[-1]}"
+    rows = _span(sorted(table.counted.values()))
     parts = (f"* {dataset}: {part}." for dataset, part in table.subsets.items())
     unlike = any(cell.printed is not None and not cell.comparable for cell in table.cells.values())
     notes = (f"{'Both' if note.ours else 'The paper'}: {note.text}" for note in table.notes)
     return (
-        f"Mean test loss ± standard error over {over} seed{'' if over == '1' else 's'} (as the paper printed it); lower"
+        f"Mean test loss ± standard error over {seeds_said(table)} (as the paper printed it); lower"
         f" is better, best in bold. The last {'rows are' if table.number == 2 else 'row is'} over the {rows} datasets "
         "that have every method.",
         *parts,

@@ -148,11 +148,13 @@ def _headline(records: Sequence[Record], views: Sequence[_View]) -> str:
 
 def _findings(view: _View) -> Iterator[str]:
     for table in view.tables:
-        tally = compare(table).overall
+        comparison = compare(table)
+        tally, partial = comparison.overall, sum(cell.dataset in table.subsets for cell in comparison.cells)
         if tally.cells:
+            held = f" {partial} of these cells are of datasets held only in part." if partial else ""
             yield (
                 f"Table {table.number}: at or below the printed loss in {tally.at_or_below} of {tally.cells} cells; "
-                f"better by more than noise in {tally.better}, worse in {tally.worse}."
+                f"better by more than noise in {tally.better}, worse in {tally.worse}.{held}"
             )
     if view.modes:
         ranks = ", ".join(f"{method_label(m)} {rank:.2f}" for m, rank in view.modes.ranks.items())

@@ -13,7 +13,7 @@ from metricgrad.markup import boxed, tag
 from metricgrad.protocols import PROTOCOLS
 from metricgrad.ranking import Ranking
 from metricgrad.records import Record
-from metricgrad.rendering import dataset_label, method_label, metric_label
+from metricgrad.rendering import dataset_label, method_label, metric_label, seeds_said
 from metricgrad.tables import Cell, DataRow, Table
 
 MARKS = {"better": "↓", "within noise": "≈", "worse": "↑"}
@@ -77,7 +77,8 @@ def result_table(table: Table, name: str) -> str:
     """Return Table 2 or 3 with its known problems below; `name` is its id."""
     head, rows, foot = _modes(table) if table.number == 2 else _rivals(table)
     explained = PROTOCOLS[table.protocol].explanation if table.protocol in PROTOCOLS else ""
-    shown = table_of(table.title, head, rows, foot, explained, class_="sortable judged", id=name)
+    said = f"{explained} Means over {seeds_said(table)}.".strip()
+    shown = table_of(table.title, head, rows, foot, said, class_="sortable judged", id=name)
     return shown + _known_problems(table)
 
 
