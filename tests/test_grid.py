@@ -19,19 +19,8 @@ from metricgrad import grid
 from metricgrad.grid import JobsFailed, run_grid
 from metricgrad.results import Store
 
-
-def test_results_come_back_from_several_processes_with_one_thread_each() -> None:
-    def work(job: int) -> Iterator[tuple[int, int, int]]:
-        time.sleep(0.2)
-        yield job, os.getpid(), torch.get_num_threads()
-
-    found = dict(run_grid(range(6), work, n_jobs=2))
-    assert sorted(found) == list(range(6))
-    assert all(results[0][0] == job for job, results in found.items())
-    processes = {results[0][1] for results in found.values()}
-    assert len(processes) >= 2
-    assert os.getpid() not in processes
-    assert {results[0][2] for results in found.values()} == {1}
+PATIENCE = 240
+"""Seconds after which something hangs; starting workers takes long where others use the machine too."""
 
 
 def test_one_job_at_a_time_stays_in_this_process_and_gives_its_threads_back() -> None:
@@ -45,30 +34,21 @@ def test_one_job_at_a_time_stays_in_this_process_and_gives_its_threads_back() ->
         torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2])
-def test_a_job_that_fails_is_named_at_the_end_and_loses_no_other(n_jobs: int) -> None:
+def test_what_a_job_had_yielded_before_it_failed_comes_back_too() -> None:
     def work(job: int) -> Iterator[int]:
         yield job
         if job == 2:
             raise ArithmeticError("two is too many")
 
-    found = []
+    found: list[tuple[int, list[int]]] = []
     with pytest.raises(
-        JobsFailed, match=r"1 of 5 jobs failed, the others are done:\n  2: ArithmeticError: two is"
-    ) as e:
-        found.extend(run_grid(range(5), work, n_jobs=n_jobs))
-    assert [failure.job for failure in e.value.failures] == [2]
-    assert "raise ArithmeticError" in e.value.failures[0].trace
-
-
-def test_results_that_cannot_be_sent_fail_their_job_only() -> None:
-    def work(job: int) -> list[Any]:
-        return [job if job else (lambda: None)]
-
-    found: list[tuple[int, list[Any]]] = []
-    with pytest.raises(JobsFailed, match=r"1 of 4 .*\n  0: "):
-        found.extend(run_grid(range(4), work, n_jobs=2))
-    assert sorted(found) == [(1, [1]), (2, [2]), (3, [3])]
+        JobsFailed, match=r"1 of 5 jobs failed, the others are done:\n  2: ArithmeticError: two"
+    ) as raised:
+        found.extend(run_grid(range(5), work, n_jobs=1))
+    assert found == [(job, [job]) for job in range(5)]
+    [failure] = raised.value.failures
+    assert failure.job == 2
+    assert "raise ArithmeticError" in failure.trace
 
 
 @pytest.mark.parametrize(
@@ -113,66 +93,70 @@ def test_no_jobs_are_no_work() -> None:
     assert list(run_grid([], range)) == []
 
 
-def test_the_first_result_is_there_long_before_the_last_job_is_done_and_stopping_early_is_quick() -> None:
-    def work(job: int) -> Iterator[int]:
-        time.sleep(120 if job else 0)
-        yield job
-
-    begun = time.perf_counter()
-    results = run_grid(range(4), work, n_jobs=2)
-    assert next(results) == (0, [0])
-    results.close()  # type: ignore[attr-defined]
-    assert time.perf_counter() - begun < 60
+# ---- several processes, here and on clusters -----------------------------------------------------------------------
 
 
-# ---- clusters ------------------------------------------------------------------------------------------------------
+def check_engine(engine: str, address: str | None) -> None:
+    """Run jobs, of which one fails and one cannot be sent back, on two workers that are not this process."""
 
-
-def check_cluster(engine: str, address: str | None) -> None:
-    """Run some jobs, of which one fails, on two workers that are not this process."""
-
-    def work(job: int) -> Iterator[tuple[int, int]]:
+    def work(job: int) -> Iterator[Any]:
         if job == 3:
             raise ArithmeticError("three is too many")
         time.sleep(0.4)
-        yield os.getpid(), torch.get_num_threads()
+        yield (os.getpid(), torch.get_num_threads()) if job != 4 else lambda: None
 
     found: list[tuple[int, list[tuple[int, int]]]] = []
-    with pytest.raises(JobsFailed, match=r"1 of 7 jobs failed, the others are done:\n  3: ArithmeticError: three"):
-        found.extend(run_grid(range(7), work, engine=engine, n_jobs=2, address=address))
-    assert sorted(job for job, _ in found) == [0, 1, 2, 4, 5, 6]
+    with pytest.raises(JobsFailed, match="2 of 8 jobs failed, the others are done:") as raised:
+        found.extend(run_grid(range(8), work, engine=engine, n_jobs=2, address=address))
+    three, four = sorted(raised.value.failures)
+    assert (three.job, three.reason) == (3, "ArithmeticError: three is too many")
+    assert four.job == 4
+    assert "pickle" in four.reason
+    assert sorted(job for job, _ in found) == [0, 1, 2, 5, 6, 7]
     processes = {results[0][0] for _, results in found}
     assert len(processes) >= 2
     assert os.getpid() not in processes
     assert {results[0][1] for _, results in found} == {1}
 
 
-def test_jobs_run_on_a_ray_cluster_of_two_nodes() -> None:
+def test_jobs_run_in_processes_of_this_machine_which_can_be_stopped_early() -> None:
+    check_engine("local", None)
+
+    def work(job: int) -> Iterator[int]:
+        time.sleep(2 * PATIENCE if job else 0)
+        yield job
+
+    begun = time.perf_counter()
+    results = run_grid(range(4), work, n_jobs=2)
+    assert next(results) == (0, [0])
+    results.close()  # type: ignore[attr-defined]
+    assert time.perf_counter() - begun < PATIENCE
+
+
+def test_jobs_run_on_ray_with_and_without_an_address() -> None:
+    """One after the other: two Ray clusters that start at the same time starve each other."""
+    import ray
     from ray.cluster_utils import Cluster
 
+    check_engine("ray", None)
+    assert not ray.is_initialized()
     node = {"num_cpus": 1, "object_store_memory": grid.OBJECT_STORE}
     cluster = Cluster(initialize_head=True, head_node_args={"include_dashboard": False, **node})
     try:
         cluster.add_node(**node)
-        check_cluster("ray", cluster.address)
+        check_engine("ray", cluster.address)
         with pytest.raises(ValueError, match="n_jobs: expected at most the 2 cores of the cluster, got 3"):
             list(run_grid([1], range, engine="ray", n_jobs=3, address=cluster.address))
     finally:
         cluster.shutdown()
 
 
-def test_without_an_address_a_ray_cluster_is_started_and_shut_down() -> None:
-    import ray
-
-    check_cluster("ray", None)
-    assert not ray.is_initialized()
-
-
-def test_jobs_run_on_a_dask_cluster_of_two_workers() -> None:
+def test_jobs_run_on_dask_with_and_without_an_address() -> None:
     from distributed import LocalCluster
 
-    with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
-        check_cluster("dask", cluster.scheduler_address)
+    check_engine("dask", None)
+    with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster:
+        check_engine("dask", cluster.scheduler_address)
         assert len(cluster.scheduler_info["workers"]) == 2
 
 
@@ -180,13 +164,9 @@ def test_dask_workers_of_several_threads_are_refused_for_they_share_random_numbe
     from distributed import LocalCluster
 
     threads = {"n_workers": 1, "threads_per_worker": 2, "processes": False}
-    threaded = LocalCluster(**threads, protocol="tcp://", dashboard_address=None)
+    threaded = LocalCluster(**threads, protocol="tcp://", dashboard_address=":0")
     with threaded, pytest.raises(ValueError, match="address: expected Dask workers of one thread each, got one of 2"):
         list(run_grid([1], range, engine="dask", address=threaded.scheduler_address))
-
-
-def test_without_an_address_a_dask_cluster_is_started_and_closed() -> None:
-    check_cluster("dask", None)
 
 
 # ---- kills, interrupts and two drivers at once ---------------------------------------------------------------------
@@ -240,7 +220,7 @@ def drivers(tmp_path: Path) -> Drivers:
     return Drivers(tmp_path)
 
 
-def wait_until(true: Callable[[], bool], seconds: float = 60) -> None:
+def wait_until(true: Callable[[], bool], seconds: float = PATIENCE) -> None:
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline
@@ -264,7 +244,7 @@ def test_a_killed_driver_goes_on_where_it_was_and_repeats_only_what_was_in_fligh
     done = drivers.stored()
     assert len(done) < len(jobs)
     with drivers.start(0.0, jobs) as driver:
-        assert driver.wait(60) == 0
+        assert driver.wait(PATIENCE) == 0
     assert sorted(drivers.stored()) == [str(job) for job in jobs]
     again = {job for job, times in drivers.started().items() if times > 1}
     assert len(again) <= 2 + 1  # two were running, one may have been done but not stored yet
@@ -275,7 +255,7 @@ def test_an_interrupted_driver_keeps_what_is_stored_and_leaves_no_process(driver
     with drivers.start(0.5, range(40)) as driver:
         wait_until(lambda: len(drivers.stored()) >= 2)
         os.killpg(driver.pid, signal.SIGINT)
-        _, said = driver.communicate(timeout=60)
+        _, said = driver.communicate(timeout=PATIENCE)
     assert said.decode().rstrip().endswith("KeyboardInterrupt")
     assert said.decode().count("Traceback") == 1
     assert 2 <= len(drivers.stored()) < 40
@@ -284,6 +264,6 @@ def test_an_interrupted_driver_keeps_what_is_stored_and_leaves_no_process(driver
 
 def test_two_drivers_at_once_lose_nothing(drivers: Drivers) -> None:
     with drivers.start(0.01, range(30), n_jobs=1) as one, drivers.start(0.01, range(30, 60), n_jobs=1) as other:
-        assert (one.wait(60), other.wait(60)) == (0, 0)
+        assert (one.wait(PATIENCE), other.wait(PATIENCE)) == (0, 0)
     assert sorted(map(int, drivers.stored())) == list(range(60))
     assert {record["square"] for record in drivers.store} == {job**2 for job in range(60)}

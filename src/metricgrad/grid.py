@@ -20,7 +20,6 @@ from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import joblib
-import torch
 from joblib import Parallel, delayed, parallel_config
 
 J = TypeVar("J")
@@ -231,7 +230,7 @@ def _dask(n_jobs: int | None, address: str | None, jobs: int) -> Iterator[_Worke
         if address is None:
             cores = max(LEAST, n_jobs or joblib.cpu_count())
             quiet = {"processes": True, "silence_logs": logging.ERROR}
-            local = LocalCluster(n_workers=cores, threads_per_worker=1, dashboard_address=None, **quiet)
+            local = LocalCluster(n_workers=cores, threads_per_worker=1, dashboard_address=":0", **quiet)
             client = stack.enter_context(Client(stack.enter_context(local), set_as_default=False))
         else:
             with _reached(address, "Dask"):
@@ -335,6 +334,8 @@ def _said(error: BaseException) -> tuple[str, str]:
 @contextmanager
 def _one_thread() -> Iterator[None]:
     """Let torch use one thread: cores are for other jobs, and results must not depend on how many there are."""
+    import torch  # here, for a driver that only hands out jobs needs none
+
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
