@@ -83,8 +83,9 @@ def test_runs_that_differ_in_metric_and_method_only_are_one_job() -> None:
     assert len(jobs_of([one, short("error_rate", "sl-r", replicate=1)])) == 2
 
 
-def test_runs_that_cannot_sail_together_go_alone() -> None:
-    assert len(jobs_of([short("f1", "sl-r", recipe="paper"), short("auc", "sl-r", recipe="paper")])) == 2
+def test_what_refines_in_training_mode_goes_apart_from_what_does_not() -> None:
+    runs = [short("f1", method, recipe="paper") for method in ("sl-r", "sl-u", "sl-s", "pairwise")]
+    assert jobs_of(runs) == [(runs[0], runs[2]), (runs[1], runs[3])]
 
 
 def test_a_run_as_plain_data_makes_the_run_again() -> None:
@@ -143,7 +144,7 @@ def test_a_fleet_finds_what_each_run_finds_alone() -> None:
         assert alone["history"]["validation"] == pytest.approx(together["history"]["validation"], abs=1e-4)
 
 
-def test_a_run_of_the_papers_recipe_is_trained_the_plain_way_on_raw_features() -> None:
+def test_a_run_of_the_papers_recipe_is_trained_on_raw_features() -> None:
     (outcome,) = outcomes(short("auc", "sl-r", recipe="paper", changes=(("check_every", 1), ("rounds", 2))))
     assert outcome["history"]["steps"] == [3, 6]
     assert 0 <= outcome["test"]["paper"]["auc"] <= 1

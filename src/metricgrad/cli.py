@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import sys
@@ -266,6 +265,7 @@ def _command() -> str:
 
 def _carry_out(progress: Any, store: Any) -> None:
     """Run a plan with a bar; a stop says how to go on."""
+    from metricgrad.grid import JobsFailed
     from metricgrad.progress import work_bar
 
     with work_bar() as report:
@@ -275,6 +275,9 @@ def _carry_out(progress: Any, store: Any) -> None:
         except KeyboardInterrupt:
             typer.echo(f"Every finished run is in {store.path}; the same command goes on from there.", err=True)
             raise
+        except JobsFailed as error:
+            typer.echo(f"metricgrad: error: {error}\nThe same command tries them again.", err=True)
+            raise typer.Exit(PROBLEM) from None
 
 
 def _show_tables(store: Any, wanted: list[str], plan: Any) -> None:
@@ -286,9 +289,7 @@ def _show_tables(store: Any, wanted: list[str], plan: Any) -> None:
     from metricgrad.records import Setting
     from metricgrad.rendering import as_rich, comparison_grid, table_grid
 
-    first = plan.runs[0]
-    changes = tuple((name, json.dumps(value)) for name, value in first.changes)
-    setting = Setting(first.model, first.recipe, changes)
+    setting = Setting.of(plan.runs[0].as_dict())
     console = Console() if Console().is_terminal else Console(width=160)
     for protocol in plan.protocols:
         for name in wanted:

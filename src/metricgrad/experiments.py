@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -137,13 +136,12 @@ def run_of(protocol: str, dataset: str, metric: str, method: str, seed: int, **h
 
 
 def jobs_of(runs: Iterable[Run]) -> list[Job]:
-    """Group runs into jobs: a fleet where runs can sail together, else each run alone."""
-    jobs: list[Job] = []
-    for _, group in groupby(sorted(runs, key=_by_seed_first), key=lambda run: run.shared):
-        together = tuple(group)
-        fleet = together[0].how.construction == "default" and together[0].how.clip is None
-        jobs += [together] if fleet else [(run,) for run in together]
-    return jobs
+    """Group runs into jobs: those that can sail together as a fleet."""
+    together: dict[tuple[Any, ...], list[Run]] = {}
+    for run in sorted(runs, key=_by_seed_first):
+        learns = run.method in ("sl-r", "sl-s")
+        together.setdefault((run.shared, run.how.refine_mode == "eval" or learns), []).append(run)
+    return [tuple(job) for job in together.values()]
 
 
 def _by_seed_first(run: Run) -> tuple[Any, ...]:

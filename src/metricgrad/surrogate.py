@@ -106,6 +106,11 @@ class Surrogate(nn.Module):
 
     def pool(self, scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
         """Return what is known of every set, the weighted mean of g: `(..., n)` -> `(..., q)`."""
+        pooled: Tensor = self.g(*self.made_ready(scores, targets, weights))
+        return pooled
+
+    def made_ready(self, scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> tuple[Tensor, ...]:
+        """Return what g is given: scores standardised as the construction says, targets, weights that sum to one."""
         dtype = self.low.dtype
         scores, targets = scores.to(dtype), targets.to(dtype)
         weights = torch.ones_like(scores) if weights is None else weights.to(dtype)
@@ -115,9 +120,7 @@ class Surrogate(nn.Module):
         # What pads a set may be any number, even one whose square is infinite; nothing of it may come through.
         scores = scores.where(weights > 0, torch.zeros_like(scores))
         weights = weights / weights.sum(-1, keepdim=True).clamp(min=TINY)
-        scores = standardised(scores, targets, weights, self.construction.standardise)
-        pooled: Tensor = self.g(scores, targets, weights)
-        return pooled
+        return standardised(scores, targets, weights, self.construction.standardise), targets, weights
 
     def judge(self, pooled: Tensor) -> Tensor:
         """Return the loss from what is known of the set (h): `(..., q)` -> `(...)`."""
