@@ -163,3 +163,14 @@ def test_a_stored_run_is_found_again_however_it_was_written(tmp_path: Path) -> N
     run = Run("a9a", "f1", "sl-r", 0, changes=(("rounds", 3),))
     store.add(run.as_dict(), {})
     assert store.keys() == {store.key(json.loads(json.dumps(run.as_dict())))}
+
+
+def test_a_job_that_fails_loses_no_other_and_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a9a.parquet").write_bytes(b"not a table")
+    monkeypatch.setenv("METRICGRAD_DATA", str(tmp_path))
+    words = ["--metrics", "auc", "--seeds", "1", "--steps", "12", "--jobs", "1", "--results", str(tmp_path)]
+    found = run_cli("table2", "--datasets", "a9a,breast_cancer", *words)
+    assert found.exit_code == 2
+    assert "1 of 2 jobs failed" in found.stderr
+    assert "a9a" in found.stderr
+    assert set(Store(tmp_path / "runs.jsonl").frame()["run.dataset"]) == {"breast_cancer"}
