@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer
+from sklearn.metrics import roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
 from metricgrad import get_metric
@@ -86,6 +87,7 @@ def test_runs_that_differ_in_metric_and_method_only_are_one_job() -> None:
 def test_what_refines_in_training_mode_goes_apart_from_what_does_not() -> None:
     runs = [short("f1", method, recipe="paper") for method in ("sl-r", "sl-u", "sl-s", "pairwise")]
     assert jobs_of(runs) == [(runs[0], runs[2]), (runs[1], runs[3])]
+    assert len(jobs_of([short("f1", "lightgbm"), short("auc", "lightgbm"), short("f1", "sl-r")])) == 2
 
 
 def test_a_run_as_plain_data_makes_the_run_again() -> None:
@@ -170,3 +172,23 @@ def test_a_replicate_has_the_same_rows_and_another_model() -> None:
     one, two = outcomes(run, replace(run, replicate=1))
     assert one["test"]["honest"]["auc"] != two["test"]["honest"]["auc"]
     assert one["rows"] == two["rows"]
+
+
+def test_a_limit_of_rows_keeps_the_classes_in_proportion_and_says_so() -> None:
+    (outcome,) = outcomes(short("auc", "cross-entropy", rows=200, model="linear"))
+    assert outcome["rows"] == {"train": 128, "validation": 32, "test": 40}
+    assert outcome["positive_share"] == pytest.approx(212 / 569, abs=0.003)
+    assert outcome["subset"] == "200 rows drawn from all"
+    assert "rows" in short("auc", "sl-r", rows=200).as_dict()
+    assert "rows" not in short("auc", "sl-r").as_dict()
+
+
+def test_trees_are_grown_once_for_all_metrics_and_rank_as_lightgbm_does() -> None:
+    lightgbm = pytest.importorskip("lightgbm")
+    runs = [short(metric, "lightgbm") for metric in ("auc", "f1")]
+    one, two = outcomes(*runs)
+    assert one["test"] == two["test"]
+    parts = prepared("breast_cancer", 0, standardise=True)
+    trees = lightgbm.LGBMClassifier(learning_rate=0.05, n_jobs=1, verbose=-1).fit(parts.train.x, parts.train.y)
+    plain = 1 - roc_auc_score(parts.test.y, trees.predict_proba(parts.test.x)[:, 1])
+    assert one["test"]["honest"]["auc"] == pytest.approx(plain, abs=0.02)

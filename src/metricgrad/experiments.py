@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ from metricgrad.protocols import PROTOCOLS, get_protocol
 from metricgrad.recipe import Recipe, get_recipe
 from metricgrad.splits import split
 from metricgrad.table import centre_and_scale, chunks, scaled
-from metricgrad.trainer import Rows, train
+from metricgrad.trainer import Round, Rows, train
 
 BUDGETS: Mapping[str, Mapping[str, Mapping[str, int]]] = {
     "quick": {
@@ -37,6 +37,8 @@ BUDGETS: Mapping[str, Mapping[str, Mapping[str, int]]] = {
 """What a budget changes of each recipe: minutes, hours, or the 300,000 rounds of the paper."""
 REPLICATE = 1_000_003
 """How far the seeds of two replicates lie apart."""
+BOOSTED = "lightgbm"
+"""The method that trains no network at all."""
 DIGITS = 5
 """Significant digits of a number in a stored history."""
 
@@ -57,6 +59,8 @@ class Run:
         Fields of the recipe that are changed.
     replicate : int
         Another one has the same split, but weights and draws of its own.
+    rows : int, optional
+        Use no more rows than that, drawn by the seed, classes in proportion; by default all.
     """
 
     dataset: str
@@ -67,10 +71,12 @@ class Run:
     recipe: str = "default"
     changes: tuple[tuple[str, Any], ...] = ()
     replicate: int = 0
+    rows: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain data, as a store keeps it."""
-        return {**asdict(self), "changes": dict(self.changes)}
+        """Return plain data, as a store keeps it; the number of rows only if it is limited."""
+        data = {**asdict(self), "changes": dict(self.changes)}
+        return {name: value for name, value in data.items() if name != "rows" or value is not None}
 
     @property
     def how(self) -> Recipe:
@@ -80,7 +86,7 @@ class Run:
     @property
     def shared(self) -> tuple[Any, ...]:
         """What runs must have in common to be trained together."""
-        return self.dataset, self.seed, self.replicate, self.model, self.recipe, self.changes
+        return self.dataset, self.rows, self.seed, self.replicate, self.model, self.recipe, self.changes
 
 
 Job = tuple[Run, ...]
@@ -139,8 +145,8 @@ def jobs_of(runs: Iterable[Run]) -> list[Job]:
     """Group runs into jobs: those that can sail together as a fleet."""
     together: dict[tuple[Any, ...], list[Run]] = {}
     for run in sorted(runs, key=_by_seed_first):
-        learns = run.method in ("sl-r", "sl-s")
-        together.setdefault((run.shared, run.how.refine_mode == "eval" or learns), []).append(run)
+        apart = run.how.refine_mode != "eval" and run.method in ("sl-r", "sl-s")
+        together.setdefault((run.shared, apart, run.method == BOOSTED), []).append(run)
     return [tuple(job) for job in together.values()]
 
 
@@ -161,34 +167,72 @@ class Parts(NamedTuple):
     data: Dataset
 
 
+class _Found(NamedTuple):
+    """What a run ended with: scores of validation and test rows, the history, and the setting chosen, if any."""
+
+    validation: Tensor
+    test: Tensor
+    history: list[Round]
+    setting: float | None = None
+
+
 def execute(job: Job) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Train the models of a job, and yield each run with what came of it: what `Store.add` takes."""
     first = job[0]
-    recipe, seed = first.how, first.seed + REPLICATE * first.replicate
-    parts = prepared(first.dataset, first.seed, recipe.standardise)
-    model = build_model(first.model, parts.train.x.shape[1], seed)
+    parts = prepared(first.dataset, first.seed, first.how.standardise, first.rows)
     begun = time.perf_counter()
+    found = _boosted(job, parts) if first.method == BOOSTED else _followed(job, parts)
+    seconds = (time.perf_counter() - begun) / len(job)
+    for run, end in zip(job, found, strict=True):
+        yield run.as_dict(), {**_outcome(run, end, parts), "seconds": seconds}
+
+
+def _followed(job: Job, parts: Parts) -> list[_Found]:
+    """Train a model along every loss of a job, together if they can sail."""
+    first = job[0]
+    recipe, seed = first.how, first.seed + REPLICATE * first.replicate
+    model = build_model(first.model, parts.train.x.shape[1], seed)
     members = _members(job, recipe, seed)
-    losses = [member.loss for member in members]
-    if can_sail(model, losses, recipe):
+    if can_sail(model, [member.loss for member in members], recipe):
         torch.manual_seed(seed)
-        rest = [Member(member.loss, member.metrics) for member in members]
-        trained = train_fleet(model, rest, parts.train, recipe, validation=parts.validation, seed=seed)
+        fleet = [Member(member.loss, member.metrics) for member in members]
+        trained = train_fleet(model, fleet, parts.train, recipe, validation=parts.validation, seed=seed)
     else:
         trained = [[_alone(model, member.loss, m, parts, recipe, seed) for m in member.metrics] for member in members]
-    seconds = (time.perf_counter() - begun) / len(job)
     found: dict[tuple[str, str], list[tuple[Trained, float | None]]] = {}
     for member, models in zip(members, trained, strict=True):
         for metric, one in zip(member.metrics, models, strict=True):
             found.setdefault((member.method, metric.name), []).append((one, member.setting))
-    for run in job:
-        best, setting = min(found[run.method, run.metric], key=lambda one: _least(one[0]))
-        yield run.as_dict(), {**_outcome(run, best, parts), "seconds": seconds, "setting": setting}
+    best = [min(found[run.method, run.metric], key=lambda one: _least(one[0])) for run in job]
+    return [
+        _Found(_scores(one.model, parts.validation.x), _scores(one.model, parts.test.x), one.history, setting)
+        for one, setting in best
+    ]
 
 
-def prepared(dataset: str, seed: int, standardise: bool) -> Parts:
-    """Load a dataset, split it by a seed, and scale its features on the training rows."""
+def _boosted(job: Job, parts: Parts) -> list[_Found]:
+    """Grow trees with LightGBM, as many as validation rows ask for: the reference of another family of models."""
+    try:
+        import lightgbm
+    except ImportError as error:
+        raise ImportError(f"method: {BOOSTED!r} needs LightGBM: pip install metricgrad[trees]") from error
+    rows, kept = (lightgbm.Dataset(part.x.numpy(), part.y.numpy()) for part in (parts.train, parts.validation))
+    how = {"objective": "binary", "learning_rate": 0.05, "num_threads": 1, "seed": job[0].seed, "verbosity": -1}
+    stop = lightgbm.early_stopping(100, verbose=False)
+    trees = lightgbm.train(how, rows, num_boost_round=2_000, valid_sets=[kept], callbacks=[stop])
+    validation, test = (
+        torch.as_tensor(trees.predict(part.x.numpy(), raw_score=True)) for part in (parts.validation, parts.test)
+    )
+    return [_Found(validation, test, []) for _ in job]
+
+
+def prepared(dataset: str, seed: int, standardise: bool, rows: int | None = None) -> Parts:
+    """Load a dataset or some of its rows, split it by a seed, and scale its features on the training rows."""
     data = _loaded(dataset)
+    if rows is not None and rows < len(data.y):
+        some = split(data.y, seed + REPLICATE, test=rows / len(data.y), validation=0.0).test
+        part = f"{len(some):,} rows drawn from {data.subset or 'all'}"
+        data = replace(data, X=data.X[some], y=data.y[some], subset=part)
     places = split(data.y, seed)
     width = data.X.shape[1]
     centre, scale = centre_and_scale(data.X[places.train], None) if standardise else (np.zeros(width), np.ones(width))
@@ -245,20 +289,20 @@ def _least(trained: Trained) -> float:
     return min((done.validation for done in trained.history), default=float("inf"))
 
 
-def _outcome(run: Run, trained: Trained, parts: Parts) -> dict[str, Any]:
+def _outcome(run: Run, found: _Found, parts: Parts) -> dict[str, Any]:
     """Score a model under every protocol, and write down what happened on the way."""
-    validation, test = (_scores(trained.model, rows.x) for rows in (parts.validation, parts.test))
-    scored = validation, parts.validation.y, test, parts.test.y
+    scored = found.validation, parts.validation.y, found.test, parts.test.y
     metric = get_metric(run.metric)
     names = dict.fromkeys((metric.name, *LOSSES))
     return {
         "test": {name: {m: p.score(m, *scored) for m in names} for name, p in PROTOCOLS.items()},
-        "validation_loss": float((metric if run.how.form == "zero" else metric.best)(validation, parts.validation.y)),
+        "validation_loss": float((metric if run.how.form == "zero" else metric.best)(*scored[:2])),
         "rows": {name: len(getattr(parts, name).y) for name in ("train", "validation", "test")},
         "positive_share": parts.data.positive_share,
         "subset": parts.data.subset,
+        "setting": found.setting,
         "history": {
-            name: [_short(getattr(done, name)) for done in trained.history]
+            name: [_short(getattr(done, name)) for done in found.history]
             for name in ("steps", "validation", "loss", "gap", "trust")
         },
     }
