@@ -12,10 +12,11 @@ from torch import nn
 from metricgrad import get_metric
 from metricgrad.baselines import CrossEntropy
 from metricgrad.estimator import make_loss
-from metricgrad.fleet import Member, Models, can_sail, side_by_side, train_fleet
+from metricgrad.fleet import Member, can_sail, train_fleet
 from metricgrad.loss import SurrogateLoss
 from metricgrad.model import MODELS, Scorer, build_model
 from metricgrad.recipe import RECIPES, Recipe
+from metricgrad.stacked import Models, side_by_side
 from metricgrad.trainer import Rows, train
 
 RECIPE = Recipe(warmup=7, rounds=6, check_every=2, set_size=60, trust_cap=100)
