@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from metricgrad import paper
 from metricgrad.comparison import Comparison, compare
+from metricgrad.ranking import rank_methods
 from metricgrad.records import FILE, read_records, settings
 from metricgrad.rendering import (
     Grid,
@@ -19,10 +21,11 @@ from metricgrad.rendering import (
     data_grid,
     method_label,
     metric_label,
+    ranking_grid,
     table_grid,
 )
 from metricgrad.results import Store
-from metricgrad.tables import table1, table2, table3
+from metricgrad.tables import losses, table1, table2, table3
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results" / "reproduction"
@@ -83,6 +86,11 @@ def page() -> str:
     below = sum(cell.at_or_below for cell in ours)
     commands = "\n".join(f"    {c}" for c in dict.fromkeys(r.kept["command"] for r in records))
     tables = [as_markdown(table_grid(table)) for protocol in both for table in both[protocol]]
+    ranks = []
+    for protocol in both:
+        ranking = rank_methods(losses(records, protocol, setting).values(), paper.MODES)
+        if ranking is not None:
+            ranks.append(as_markdown(ranking_grid(ranking, f"Protocol {protocol}")))
     return f"""# The paper, made again
 
 Written by `python benchmarks/reproduction.py` from `results/reproduction`, {len(records)} runs, each with its command,
@@ -101,6 +109,9 @@ Under `paper`, our SL-R is at or below the printed SL-R in **{below} of {len(our
 {as_markdown(comparison_grid(printed[0]))}
 {as_markdown(comparison_grid(printed[1]))}
 {WHY}
+## Which mode is best?
+
+{chr(10).join(ranks)}
 ## The tables
 
 {chr(10).join(tables)}
