@@ -112,6 +112,23 @@ Under `paper`, our SL-R is at or below the printed SL-R in **{below} of {len(our
 ## Which mode is best?
 
 {chr(10).join(ranks)}
+## The figures
+
+![Losses over two perturbed predictions](images/figure1.png)
+
+*Figure 1, `metricgrad reproduce figure1`: five losses of a set of ten rows while two predictions are shifted; flat
+steps have no gradient.*
+
+![A one-parameter model on its surrogate](images/figure2.png)
+
+*Figure 2, `metricgrad reproduce figure2`: true and surrogate loss over the one parameter, round by round.*
+
+![Convergence of SL-S and SL-R](images/figure3.png)
+
+*Figure 3, `metricgrad reproduce figure3 --datasets ijcnn1 --metrics auc --budget standard`: from the very first step,
+without warm-up. The refined universal surrogate is true from the start; the one from scratch catches up within 200 steps,
+and both lead to the same test loss.*
+
 ## The tables
 
 {chr(10).join(tables)}
