@@ -126,8 +126,8 @@ steps have no gradient.*
 ![Convergence of SL-S and SL-R](images/figure3.png)
 
 *Figure 3, `metricgrad reproduce figure3 --datasets ijcnn1 --metrics auc --budget standard`: from the very first step,
-without warm-up. The refined universal surrogate is true from the start; the one from scratch catches up within 200 steps,
-and both lead to the same test loss.*
+without warm-up. The refined universal surrogate is true from the start; the one from scratch catches up within 200
+steps, and both lead to the same test loss.*
 
 ## The tables
 
