@@ -152,6 +152,12 @@ def test_a_run_of_the_papers_recipe_is_trained_on_raw_features() -> None:
     assert 0 <= outcome["test"]["paper"]["auc"] <= 1
 
 
+def test_how_far_a_surrogate_can_be_trusted_is_kept_instead_of_warned_of() -> None:
+    changes = (("check_every", 1), ("rounds", 2), ("trust", 1.0), ("trust_cap", 1), ("warmup", 1))
+    (outcome,) = outcomes(short("auc", "sl-s", dataset="digits8", changes=changes))
+    assert -1 <= outcome["history"]["trust"][-1] < 1
+
+
 def test_the_cost_of_the_reduction_is_chosen_on_validation_rows() -> None:
     changes = (("check_every", 1), ("learning_rate", 0.05), ("rounds", 10), ("warmup", 1))
     run = Run("digits8", "f1", "cost-sensitive", 0, model="linear", changes=changes)
