@@ -363,7 +363,7 @@ def test_the_table_has_a_row_for_each_set_whatever_is_missing() -> None:
 
 def test_the_data_layer_does_not_import_torch() -> None:
     code = "import sys, metricgrad.datasets, metricgrad.splits; sys.exit('torch' in sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 # The real files, where there are any

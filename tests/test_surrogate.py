@@ -44,7 +44,7 @@ ONE_SET = st.lists(st.integers(0, 49 * 8 - 1), min_size=2, max_size=25).map(_row
 """Sets with ties, any mix of classes and some rows of weight zero; the scores that weigh are not all the same."""
 
 
-def same(left: Tensor, right: Tensor) -> None:
+def assert_same(left: Tensor, right: Tensor) -> None:
     torch.testing.assert_close(left, right, rtol=0, atol=1e-9)
 
 
@@ -55,13 +55,13 @@ def same(left: Tensor, right: Tensor) -> None:
 def test_the_order_of_rows_does_not_matter(rows, seed: int) -> None:
     order = torch.randperm(len(rows[0]), generator=torch.Generator().manual_seed(seed))
     for surrogate in SURROGATES.values():
-        same(surrogate(*(column[order] for column in rows)), surrogate(*rows))
+        assert_same(surrogate(*(column[order] for column in rows)), surrogate(*rows))
 
 
 @given(rows=ONE_SET, times=st.integers(2, 4))
 def test_every_row_twice_is_the_same_set(rows, times: int) -> None:
     for surrogate in SURROGATES.values():
-        same(surrogate(*(column.repeat(times) for column in rows)), surrogate(*rows))
+        assert_same(surrogate(*(column.repeat(times) for column in rows)), surrogate(*rows))
 
 
 @given(rows=ONE_SET, padding=ONE_SET)
@@ -69,14 +69,14 @@ def test_a_row_of_weight_zero_is_as_good_as_absent(rows, padding) -> None:
     scores, targets, weights = (torch.cat(columns) for columns in zip(rows, padding, strict=True))
     weights[len(rows[0]) :] = 0
     for surrogate in SURROGATES.values():
-        same(surrogate(scores, targets, weights), surrogate(*rows))
+        assert_same(surrogate(scores, targets, weights), surrogate(*rows))
 
 
 @given(rows=ONE_SET, factor=st.floats(1e-3, 1e3))
 def test_only_the_ratio_of_weights_matters(rows, factor: float) -> None:
     scores, targets, weights = rows
     for surrogate in SURROGATES.values():
-        same(surrogate(scores, targets, weights * factor), surrogate(scores, targets, weights))
+        assert_same(surrogate(scores, targets, weights * factor), surrogate(scores, targets, weights))
 
 
 @given(rows=ONE_SET)
@@ -86,7 +86,7 @@ def test_a_row_that_weighs_three_is_three_rows(rows) -> None:
     weights = torch.ones_like(scores)
     weights[0] = 3
     thrice = [torch.cat((column[:1].repeat(2), column)) for column in (scores, targets)]
-    same(surrogate(scores, targets, weights), surrogate(*thrice))
+    assert_same(surrogate(scores, targets, weights), surrogate(*thrice))
 
 
 def test_no_weights_are_equal_weights() -> None:
@@ -116,7 +116,7 @@ def test_sets_in_leading_axes_are_judged_one_by_one(construction, axes: tuple[in
     losses = surrogate(*sets)
     assert losses.shape == axes
     one_by_one = [surrogate(*rows) for rows in zip(*(column.view(-1, size) for column in sets), strict=True)]
-    same(losses, torch.stack(one_by_one).view(axes) if one_by_one else torch.zeros(axes, dtype=torch.float64))
+    assert_same(losses, torch.stack(one_by_one).view(axes) if one_by_one else torch.zeros(axes, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("targets_dtype", [torch.bool, torch.int64, torch.float32])
@@ -135,10 +135,10 @@ def test_the_order_of_outputs_does_not_matter(base: Construction) -> None:
     losses = surrogate(scores, targets, weights)
     assert losses.shape == (4,)
     order = torch.tensor([3, 0, 4, 2, 1])
-    same(surrogate(scores[..., order], targets[..., order], weights), losses)
+    assert_same(surrogate(scores[..., order], targets[..., order], weights), losses)
     rows = torch.randperm(30, generator=torch.Generator().manual_seed(0))
-    same(surrogate(scores[:, rows], targets[:, rows], weights[:, rows]), losses)
-    same(torch.stack([surrogate(*one) for one in zip(scores, targets, weights, strict=True)]), losses)
+    assert_same(surrogate(scores[:, rows], targets[:, rows], weights[:, rows]), losses)
+    assert_same(torch.stack([surrogate(*one) for one in zip(scores, targets, weights, strict=True)]), losses)
     assert float((surrogate(scores, targets[..., order], weights) - losses).abs().min()) > 1e-8
 
 
@@ -148,8 +148,8 @@ def test_outputs_that_are_all_the_same_are_judged_as_one() -> None:
     single.load_state_dict(several.state_dict())
     scores, targets, weights = random_sets(4, 30)
     spread = [column.unsqueeze(-1).expand(4, 30, 3) for column in (scores, targets, weights)]
-    same(several(*spread), single(scores, targets, weights))
-    same(several(spread[0], spread[1], weights), single(scores, targets, weights))
+    assert_same(several(*spread), single(scores, targets, weights))
+    assert_same(several(spread[0], spread[1], weights), single(scores, targets, weights))
 
 
 # ---- what standardising hides ----------------------------------------------------------------------------------------
@@ -159,14 +159,14 @@ def test_outputs_that_are_all_the_same_are_judged_as_one() -> None:
 def test_centred_scores_hide_shift_and_scale(rows, shift: float, scale: float) -> None:
     scores, targets, weights = 8 * rows[0], rows[1], rows[2]
     surrogate = SURROGATES[CENTRED]
-    same(surrogate(scores * scale + shift, targets, weights), surrogate(scores, targets, weights))
+    assert_same(surrogate(scores * scale + shift, targets, weights), surrogate(scores, targets, weights))
 
 
 @given(rows=ONE_SET, scale=st.floats(1, 100))
 def test_scaled_scores_hide_scale_alone(rows, scale: float) -> None:
     scores, targets, weights = 8 * rows[0], rows[1], rows[2]
     surrogate = SURROGATES[SCALED]
-    same(surrogate(scores * scale, targets, weights), surrogate(scores, targets, weights))
+    assert_same(surrogate(scores * scale, targets, weights), surrogate(scores, targets, weights))
 
 
 def test_scaled_scores_keep_zero_in_sight() -> None:
@@ -266,7 +266,7 @@ def test_no_score_that_pads_a_set_comes_through(padding: float) -> None:
     for surrogate in SURROGATES.values():
         padded = torch.cat((scores, torch.tensor([padding]))).requires_grad_()
         loss = surrogate(padded, torch.cat((targets, torch.ones(1))), torch.cat((weights, torch.zeros(1))))
-        same(loss, surrogate(scores, targets, weights))
+        assert_same(loss, surrogate(scores, targets, weights))
         loss.backward()
         assert bool(padded.grad.isfinite().all())
         assert float(padded.grad[-1]) == 0
@@ -276,7 +276,7 @@ def test_a_set_whose_weights_are_all_zero_is_an_empty_set() -> None:
     scores, targets, weights = random_sets(8)
     nothing = torch.zeros(0, dtype=torch.float64)
     for surrogate in SURROGATES.values():
-        same(surrogate(scores, targets, 0 * weights), surrogate(nothing, nothing))
+        assert_same(surrogate(scores, targets, 0 * weights), surrogate(nothing, nothing))
 
 
 # ---- constructions ---------------------------------------------------------------------------------------------------
@@ -298,12 +298,12 @@ def test_batch_norm_of_the_paper_follows_the_first_layer_of_g() -> None:
     first, second = surrogate.g.layers
     norm = surrogate.g.norm(torch.tanh(first(torch.stack((targets, scores), -1))).flatten(0, 1)).view(3, 10, 30)
     pooled = (torch.tanh(second(norm)) * (weights / weights.sum(-1, keepdim=True)).unsqueeze(-1)).sum(-2)
-    same(surrogate.pool(scores, targets, weights), pooled)
+    assert_same(surrogate.pool(scores, targets, weights), pooled)
     for bias in (-1.0, 1.0):
         surrogate.last.bias.fill_(bias)
         raw = surrogate.last(surrogate.h(pooled))[:, 0]
         assert bool((raw.sign() == bias).all())
-        same(surrogate.judge(pooled), torch.where(raw > 0, raw, 0.2 * raw))
+        assert_same(surrogate.judge(pooled), torch.where(raw > 0, raw, 0.2 * raw))
 
 
 @pytest.mark.parametrize(("bias", "expected"), [(-1000.0, -3.0), (1000.0, 5.0)])
@@ -311,10 +311,10 @@ def test_the_default_gives_no_loss_below_low_or_above_high(bias: float, expected
     surrogate = built(CENTRED).requires_grad_(False)
     surrogate.last.bias.fill_(bias)
     sets = random_sets(20, 20)
-    same(surrogate(*sets), torch.full((20,), float(bias > 0), dtype=torch.float64))
+    assert_same(surrogate(*sets), torch.full((20,), float(bias > 0), dtype=torch.float64))
     surrogate.low.fill_(-3)
     surrogate.high.fill_(5)
-    same(surrogate(*sets), torch.full((20,), expected, dtype=torch.float64))
+    assert_same(surrogate(*sets), torch.full((20,), expected, dtype=torch.float64))
 
 
 def test_the_comb_sees_a_smoothed_roc_curve() -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from metricgrad.baselines import BASELINES, COSTS, CostSensitive
+from metricgrad.baselines import BASELINES, TUNED, CostSensitive
 from metricgrad.datasets import Dataset, load
 from metricgrad.estimator import METHODS, make_loss
 from metricgrad.fleet import Member, Trained, can_sail, train_fleet
@@ -269,10 +269,11 @@ def _members(job: Job, recipe: Recipe, seed: int) -> list[_Member]:
     for run in job:
         wanted.setdefault(run.method, []).append(get_metric(run.metric))
     for method, metrics in wanted.items():
-        if method == "cost-sensitive":
-            members += [_Member(method, cost, CostSensitive(cost), tuple(metrics)) for cost in COSTS]
-        elif method in BASELINES:
-            members.append(_Member(method, None, BASELINES[method](), tuple(metrics)))
+        if method in BASELINES:
+            for make in TUNED.get(method, (BASELINES[method],)):
+                loss = make()
+                setting = loss.weight if isinstance(loss, CostSensitive) else None
+                members.append(_Member(method, setting, loss, tuple(metrics)))
         else:
             for metric in metrics:
                 torch.manual_seed(seed)

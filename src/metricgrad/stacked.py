@@ -174,7 +174,10 @@ class Surrogates:
     def __init__(self, losses: Sequence[SurrogateLoss], rate: float) -> None:
         self.losses, self.shape = losses, losses[0].surrogate
         self.common = side_by_side(losses)
+        self.norm = _of_layer(self.common, "surrogate.g.norm")
         self.moved = [f"surrogate.{name}" for name, _ in self.shape.named_parameters()]
+        metrics = dict.fromkeys(loss.metric for loss in losses)
+        self.by_metric = [[i for i, loss in enumerate(losses) if loss.metric == metric] for metric in metrics]
         self.optimizer = None if losses[0].frozen else self._optimizer(rate)
 
     def _optimizer(self, rate: float) -> torch.optim.Optimizer:
@@ -209,7 +212,7 @@ class Surrogates:
         for i, _ in enumerate(self.shape.g.layers):
             latent = self.shape.g.activation(_dense(*self._of(f"g.layers.{i}"), latent))
             if i == 0 and isinstance(self.shape.g.norm, nn.BatchNorm1d):
-                latent = _batch_norm(self.shape.g.norm, _of_layer(self.common, "surrogate.g.norm"), latent, training)
+                latent = _batch_norm(self.shape.g.norm, self.norm, latent, training)
         mean: Tensor = (latent.unflatten(-1, scores.shape[1:]) * w.unsqueeze(1)).sum(-1)
         return mean.mT
 
@@ -233,8 +236,9 @@ class Surrogates:
         """
         w = torch.ones_like(y) if w is None else w
         told = two_classes(y, w)
+        left_out = told.numel() - int(told.sum())
         for loss in self.losses:
-            loss.skipped += told.numel() - int(told.sum())
+            loss.skipped += left_out
         if self.optimizer is None or not bool(told.any()):
             return
         judged = scores if judged is None else judged
@@ -264,8 +268,7 @@ class Surrogates:
     def _true(self, scores: Tensor, y: Tensor, w: Tensor) -> Tensor:
         """Return the true losses, each metric once for all members that learn it: `(members, sets)`."""
         true = torch.empty(scores.shape[:2], dtype=self.common["running_gap"].dtype)
-        for metric in dict.fromkeys(loss.metric for loss in self.losses):
-            own = [i for i, loss in enumerate(self.losses) if loss.metric == metric]
+        for own in self.by_metric:
             true[own] = self.losses[own[0]].true(scores[own], y, w)
         return true
 
