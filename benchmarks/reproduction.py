@@ -44,8 +44,8 @@ WHY = """## Where we differ, and why
   are called positive. On ccfraud (0.17 % positive) and porto (3.6 %) error rate and F1 are then near a floor that the
   rule sets, ours as well as theirs; under `honest` the same models lose far less.
 - **Worse on ccfraud, AUC.** There are 315 positives to learn from and 98 to test on. In two of three stored histories
-  the validation loss is least in the warm-up and higher ever after: a guess is that the network learns the few positives
-  by heart at our rate, and that the smaller rate of the paper regularises. It was not tried.
+  the validation loss is least in the warm-up and higher ever after: a guess is that the network learns the few
+  positives by heart at our rate, and that the smaller rate of the paper regularises. It was not tried.
 - **SL-U** follows our universal surrogates, which are fitted to far more varied sets than the paper's (see fidelity.md)
   and hold much better without refining. The printed SL-U is last nearly everywhere; ours is on a par with the others.
 - **SL-R against SL-S**: within noise of one another, here as in the paper.
