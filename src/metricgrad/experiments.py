@@ -29,7 +29,7 @@ from metricgrad.trainer import Round, Rows, train
 
 BUDGETS: Mapping[str, Mapping[str, Mapping[str, int]]] = {
     "quick": {
-        "default": {"warmup": 600, "rounds": 200, "trust_cap": 300},
+        "default": {"warmup": 600, "rounds": 200, "trust_cap": 300, "check_every": 25},
         "paper": {"rounds": 1_000, "check_every": 50},
     },
     "standard": {"default": {}, "paper": {"rounds": 20_000}},
@@ -177,8 +177,20 @@ class _Found(NamedTuple):
     setting: float | None = None
 
 
-def execute(job: Job) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Train the models of a job, and yield each run with what came of it: what `Store.add` takes."""
+def execute(
+    job: Job, protocols: Iterable[str] = tuple(PROTOCOLS), brief: bool = False
+) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Train the models of a job, and yield each run with what came of it: what `Store.add` takes.
+
+    Parameters
+    ----------
+    job : sequence of Run
+        What to train.
+    protocols : iterable of str
+        How to score.
+    brief : bool
+        Score by the metric of the run alone, and leave out the history: where there are thousands of runs.
+    """
     first = job[0]
     parts = prepared(first.dataset, first.seed, first.how.standardise, first.rows)
     begun = time.perf_counter()
@@ -187,7 +199,7 @@ def execute(job: Job) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
         found = _boosted(job, parts) if first.method == BOOSTED else _followed(job, parts)
     seconds = (time.perf_counter() - begun) / len(job)
     for run, end in zip(job, found, strict=True):
-        yield run.as_dict(), {**_outcome(run, end, parts), "seconds": seconds}
+        yield run.as_dict(), {**_outcome(run, end, parts, protocols, brief), "seconds": seconds}
 
 
 def _followed(job: Job, parts: Parts) -> list[_Found]:
@@ -293,23 +305,23 @@ def _least(trained: Trained) -> float:
     return min((done.validation for done in trained.history), default=float("inf"))
 
 
-def _outcome(run: Run, found: _Found, parts: Parts) -> dict[str, Any]:
-    """Score a model under every protocol, and write down what happened on the way."""
+def _outcome(run: Run, found: _Found, parts: Parts, protocols: Iterable[str], brief: bool) -> dict[str, Any]:
+    """Score a model under some protocols, and write down what happened on the way."""
     scored = found.validation, parts.validation.y, found.test, parts.test.y
     metric = get_metric(run.metric)
-    names = dict.fromkeys((metric.name, *LOSSES))
+    names = (metric.name,) if brief else tuple(dict.fromkeys((metric.name, *LOSSES)))
+    history = {
+        name: [_short(getattr(done, name)) for done in found.history]
+        for name in ("steps", "validation", "loss", "gap", "trust")
+    }
     return {
-        "test": {name: {m: p.score(m, *scored) for m in names} for name, p in PROTOCOLS.items()},
+        "test": {name: {m: PROTOCOLS[name].score(m, *scored) for m in names} for name in protocols},
         "validation_loss": float((metric if run.how.form == "zero" else metric.best)(*scored[:2])),
         "rows": {name: len(getattr(parts, name).y) for name in ("train", "validation", "test")},
         "positive_share": parts.data.positive_share,
         "subset": parts.data.subset,
         "setting": found.setting,
-        "history": {
-            name: [_short(getattr(done, name)) for done in found.history]
-            for name in ("steps", "validation", "loss", "gap", "trust")
-        },
-    }
+    } | ({} if brief else {"history": history})
 
 
 @torch.no_grad()

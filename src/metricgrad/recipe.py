@@ -114,7 +114,7 @@ class Recipe:
     form: str = "best"
     trust: float = 0.8
     trust_cap: int = 3_000
-    check_every: int = 25
+    check_every: int = 50
 
     def __post_init__(self) -> None:
         for choice, allowed in CHOICES.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -135,14 +136,19 @@ def carry_out(
     engine: str = "local",
     n_jobs: int | None = None,
     address: str | None = None,
+    brief: bool = False,
 ) -> Iterator[tuple[int, int]]:
-    """Run what is not stored yet, store every run as its job is done, and yield how many of how many are there."""
+    """Run what is not stored yet, store every run as its job is done, and yield how many of how many are there.
+
+    A brief record holds the loss under the protocols of the plan alone; otherwise it holds all there are.
+    """
     known = store.keys()
     missing = [run for run in plan.runs if store.key(run.as_dict()) not in known]
     done = len(plan.runs) - len(missing)
     yield done, len(plan.runs)
     jobs = jobs_of(missing)
-    for _, results in run_grid(jobs, execute, engine=engine, n_jobs=n_jobs, address=address):
+    work = partial(execute, protocols=plan.protocols, brief=True) if brief else execute
+    for _, results in run_grid(jobs, work, engine=engine, n_jobs=n_jobs, address=address):
         for run, outcome in results:
             store.add(run, {**outcome, "command": command})
         done += len(results)
