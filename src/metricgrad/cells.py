@@ -1,0 +1,65 @@
+"""Cells: what a column of a table says, as numbers, yes or no, dates or words, however it was stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+YES = ("yes", "true", "y", "t", "on")
+NO = ("no", "false", "n", "f", "off")
+DAY = 86_400
+DATES = ("%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%Y/%m/%d", "%Y.%m.%d", "%d %b %Y", "%d-%b-%Y", "%b %d, %Y")
+FORMATS = ("ISO8601", *(f"{date}{clock}" for clock in ("", " %H:%M", " %H:%M:%S") for date in DATES))
+"""How dates may be written; where several fit, the first is taken, so the day goes before the month."""
+EPOCH = pd.Timestamp("1970-01-01")
+
+
+def numbers(cells: pd.Series[Any]) -> Floats:
+    """Return cells as numbers; NaN where there is none, or one that is not finite."""
+    if pd.api.types.is_datetime64_any_dtype(cells.dtype):
+        return np.full(len(cells), np.nan)
+    if not (pd.api.types.is_numeric_dtype(cells.dtype) or pd.api.types.is_bool_dtype(cells.dtype)):
+        cells = pd.to_numeric(cells.astype(object), errors="coerce")
+    found = cells.to_numpy(dtype=np.float64, na_value=np.nan)
+    return np.where(np.isfinite(found), found, np.nan)
+
+
+def words(cells: pd.Series[Any]) -> NDArray[Any]:
+    """Return cells as text without blanks around it; None where there is none. A whole number is written as one."""
+    codes, distinct = pd.factorize(cells)
+    written = np.array([*(_word(value) for value in distinct), None], dtype=object)
+    return np.asarray(written[codes])  # a missing cell has the code -1, the last
+
+
+def _word(value: Any) -> str | None:
+    if isinstance(value, (float, np.floating)) and float(value).is_integer():
+        return str(int(value))
+    return str(value).strip() or None
+
+
+def flags(cells: pd.Series[Any]) -> Floats:
+    """Return cells as 1 for yes and 0 for no, in the words people use for them; NaN where neither is said."""
+    if pd.api.types.is_bool_dtype(cells.dtype) or pd.api.types.is_numeric_dtype(cells.dtype):
+        found = numbers(cells)
+        return np.where((found == 0) | (found == 1), found, np.nan)
+    known = {**dict.fromkeys((*YES, "1"), 1.0), **dict.fromkeys((*NO, "0"), 0.0)}
+    codes, distinct = pd.factorize(words(cells))
+    return np.asarray(np.array([*(known.get(word.lower(), np.nan) for word in distinct), np.nan])[codes])
+
+
+def dates(cells: pd.Series[Any], form: str) -> Floats:
+    """Return cells as days since 1970, with the time of day as a fraction; NaN where there is no date."""
+    stamps = pd.to_datetime(cells, format=form or None, errors="coerce", utc=True).dt.tz_localize(None)
+    return np.asarray((stamps - EPOCH).dt.total_seconds().to_numpy(dtype=np.float64) / DAY)
+
+
+def form_of_dates(cells: pd.Series[Any], share: float) -> str | None:
+    """Return the format in which at least a share of some cells of text are dates; None if there is none."""
+    for form in FORMATS:
+        if np.isfinite(dates(cells, form)).mean() >= share:
+            return form
+    return None

@@ -1,0 +1,170 @@
+"""Columns: what each column of a table is, told from its cells, and which are of no use and why."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from metricgrad.cells import NO, YES, dates, form_of_dates, numbers, words
+from metricgrad.reading import TableError
+
+USED = {"number": "numbers", "category": "categories", "boolean": "yes or no", "date": "dates"}
+"""Kinds of columns a model learns from, and how they are called together."""
+DROPPED = {
+    "ignored": "as asked",
+    "empty": "no value at all",
+    "constant": "one value only",
+    "id": "every row has its own value, as an id has",
+    "text": "free text",
+    "nested": "not one value a cell",
+}
+"""Kinds of columns a model does not learn from, and why."""
+CLEAR = 0.95
+"""Share of the cells that have to be numbers, or dates, for the column to be; the others are then missing."""
+FEW = 20
+"""Distinct values that are a category however few rows there are."""
+OWN = 0.5
+"""Distinct values to rows above which text is no category."""
+WORDY = 3
+"""Mean words above which text is free text."""
+ID_NAME = re.compile(
+    r"(^|[_\W])(id|ids|uuid|guid|key|index|idx|row|rownum|nr)$|[a-z](Id|ID)$|^unnamed_\d+$", re.IGNORECASE
+)
+PROBE = 200
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: its name, its kind (of `USED` or `DROPPED`), how its dates are written, and its stray cells.
+
+    A stray cell is one that is no number in a column of numbers, or no date in one of dates.
+    """
+
+    name: str
+    kind: str
+    form: str = ""
+    stray: int = 0
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Every column of a table, in its order."""
+
+    columns: tuple[Column, ...]
+
+    @property
+    def used(self) -> tuple[Column, ...]:
+        """The columns a model learns from."""
+        return tuple(column for column in self.columns if column.kind in USED)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns a model learns from."""
+        return [column.name for column in self.used]
+
+    @property
+    def ids(self) -> list[str]:
+        """Names of the columns that tell rows apart."""
+        return [column.name for column in self.columns if column.kind == "id"]
+
+    def describe(self) -> list[str]:
+        """Say what was inferred, a line each."""
+        lines = []
+        for kind, called in {**USED, **DROPPED}.items():
+            names = [column.name for column in self.columns if column.kind == kind]
+            if names:
+                what = f"{called}" if kind in USED else f"dropped, {called}"
+                lines.append(f"{what}: {_listed(names)}")
+        stray = [column for column in self.columns if column.stray]
+        lines += [f"{column.name}: {column.stray:,} cells are no {column.kind}, so missing" for column in stray]
+        return lines
+
+
+def infer_columns(frame: pd.DataFrame, ignore: Collection[str] = ()) -> Schema:
+    """Tell what every column of a table is.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        As `read_table` gives it, or with columns of any other type.
+    ignore : collection of str
+        Columns to leave out.
+
+    Returns
+    -------
+    Schema
+
+    Examples
+    --------
+    >>> frame = pd.DataFrame({"age": ["31", "44", None], "vip": ["yes", "no", "no"], "all": ["a", "a", "a"]})
+    >>> [column.kind for column in infer_columns(frame).columns]
+    ['number', 'boolean', 'constant']
+    """
+    unknown = [name for name in ignore if name not in frame.columns]
+    if unknown:
+        raise TableError(f"ignore: expected names of columns, got {_listed(unknown)}")
+    named = zip(frame.columns, (frame[name] for name in frame.columns), strict=True)
+    return Schema(tuple(Column(str(n), "ignored") if n in ignore else _column(str(n), cells) for n, cells in named))
+
+
+def _column(name: str, cells: pd.Series[Any]) -> Column:
+    there = cells.dropna()
+    if not len(there):
+        return Column(name, "empty")
+    try:
+        distinct = there.nunique()
+    except TypeError:  # lists, dictionaries, arrays
+        return Column(name, "nested")
+    if distinct == 1 and len(there) == len(cells):
+        return Column(name, "constant")
+    if pd.api.types.is_bool_dtype(there.dtype):
+        return Column(name, "boolean")
+    if pd.api.types.is_datetime64_any_dtype(there.dtype):
+        return Column(name, "date")
+    if pd.api.types.is_numeric_dtype(there.dtype) or _mostly(numbers(there[:PROBE])):
+        found = numbers(there)
+        if _mostly(found):
+            stray = int(np.isnan(found).sum())
+            return Column(name, "id" if _counts_rows(name, found) else "number", stray=stray)
+    return _of_text(name, pd.Series(words(there)).dropna(), len(cells))
+
+
+def _of_text(name: str, there: pd.Series[Any], rows: int) -> Column:
+    if not len(there):
+        return Column(name, "empty")
+    distinct = pd.Series(there.unique())
+    said = {word.lower() for word in distinct[:3]} if len(distinct) <= 2 else set()
+    if said and said <= {*YES, *NO}:
+        return Column(name, "boolean")
+    if len(distinct) == 1 and len(there) == rows:
+        return Column(name, "constant")
+    form = form_of_dates(distinct[:PROBE], CLEAR)
+    if form is not None:
+        stray = int(np.isnan(dates(there, form)).sum())
+        if stray <= (1 - CLEAR) * len(there):
+            return Column(name, "date", form, stray)
+    if len(distinct) <= FEW or len(distinct) <= OWN * len(there):
+        return Column(name, "category")
+    return Column(name, "text" if distinct[:PROBE].str.split().str.len().mean() > WORDY else "id")
+
+
+def _mostly(found: Any) -> bool:
+    return bool(np.isfinite(found).mean() >= CLEAR)
+
+
+def _counts_rows(name: str, found: Any) -> bool:
+    """Whether whole numbers tell rows apart: each there once, and named so, or one after the other."""
+    whole = found[np.isfinite(found)]
+    if len(whole) <= FEW or (whole % 1).any() or len(np.unique(whole)) < len(whole):
+        return False
+    return bool(ID_NAME.search(name)) or bool((np.diff(whole) == 1).all())
+
+
+def _listed(names: list[str], most: int = 8) -> str:
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
