@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from metricgrad.recipe import Recipe as Recipe
     from metricgrad.surrogate import Surrogate as Surrogate
     from metricgrad.threshold import best_threshold as best_threshold
+    from metricgrad.tracking import scalars as scalars
     from metricgrad.universal import fit_universal as fit_universal
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "get_metric",
     "load_universal",
     "metrics",
+    "scalars",
 ]
 
 _HOMES = {
@@ -56,6 +58,7 @@ _HOMES = {
     "fit_universal": "universal",
     "get_metric": "metrics",
     "load_universal": "bundle",
+    "scalars": "tracking",
 }
 """The module each public name lives in."""
 

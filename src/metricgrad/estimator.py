@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from contextlib import nullcontext
 from copy import deepcopy
 from numbers import Integral, Real
@@ -20,15 +21,17 @@ from torch import nn
 
 from metricgrad.baselines import BASELINES, TUNED
 from metricgrad.black_box import as_metric
+from metricgrad.cards import card, small_line
 from metricgrad.loss import SurrogateLoss
 from metricgrad.metrics import Metric
 from metricgrad.model import Scorer, build_model
 from metricgrad.progress import shown_rounds, work_bar
 from metricgrad.recipe import Recipe, get_recipe
-from metricgrad.splits import folds, split
+from metricgrad.splits import Split, folds, split, split_at
 from metricgrad.table import Table, centre_and_scale, checked_weights, chunks, merged, scaled
 from metricgrad.threshold import best_threshold
-from metricgrad.trainer import Round, Rows, train
+from metricgrad.guard import Guard, Rows, Verdict
+from metricgrad.trainer import Round, train
 from metricgrad.universal import Progress
 
 METHODS = ("sl-r", "sl-s", "sl-u")
@@ -38,11 +41,12 @@ Array = NDArray[Any]
 
 
 class _Trained(NamedTuple):
-    """A trained network, what every round did, and whether Ctrl-C stopped it."""
+    """A trained network, what every round did, whether it was stopped, and which model was kept."""
 
     network: Scorer
     history: list[Round]
     interrupted: bool
+    verdict: Verdict | None
 
 
 class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -74,6 +78,11 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Seed of the split, the weights and the draws; None is 0: the same data gives the same model.
     verbose : bool
         Show a progress bar.
+    time_limit : float, optional
+        Seconds after which the training of a model is stopped, as Ctrl-C would stop it.
+    callback : callable, optional
+        Called with every `Round` as it is done, of every model that is trained; `metricgrad.scalars` makes numbers to
+        log of it. It is not kept where the estimator is pickled, for loggers cannot be.
 
     Attributes
     ----------
@@ -88,7 +97,9 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     validation_loss_ : float
         True loss of the chosen model on the validation rows, at the chosen threshold.
     interrupted_ : bool
-        Whether training was stopped by Ctrl-C; the best model until then is kept.
+        Whether training was stopped, by Ctrl-C or the time limit; the best model until then is kept.
+    verdict_ : Verdict
+        Which model was kept, the one that followed the metric or the one that followed cross-entropy, and by how much.
 
     Examples
     --------
@@ -115,6 +126,8 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         warm_start: bool = False,
         random_state: Any = None,
         verbose: bool = False,
+        callback: Callable[[Round], object] | None = None,
+        time_limit: float | None = None,
     ) -> None:
         self.metric = metric
         self.method = method
@@ -126,10 +139,14 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.warm_start = warm_start
         self.random_state = random_state
         self.verbose = verbose
+        self.callback = callback
+        self.time_limit = time_limit
 
     # ---- fitting ---------------------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> MetricClassifier:
+    def fit(
+        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, validation: ArrayLike | None = None
+    ) -> MetricClassifier:
         """Train on a table.
 
         Parameters
@@ -140,6 +157,9 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             Labels, two of them.
         sample_weight : array-like of shape (rows,), optional
             How much each row counts, in training and in the metric.
+        validation : array-like, optional
+            Numbers of the rows, or True for each row, to choose checkpoint and threshold on; a stratified share of
+            them, `validation_fraction`, if not given.
 
         Returns
         -------
@@ -149,15 +169,14 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._check_arguments()
         seed = _seed(self.random_state)
         start = self.network_ if self.warm_start and hasattr(self, "network_") else None
-        table = self._table(X, y, sample_weight, metric, going_on=start is not None)
-        if self.threshold == "cv":
-            _check_folds(table.targets)
-        parts = split(table.targets, seed, test=0.0, validation=self.validation_fraction)
+        table = self._table(X, y, sample_weight, metric, going_on=start is not None, merge=validation is None)
+        parts = self._parts(table.targets, validation, seed)
         if len(np.unique(table.targets[parts.validation])) < 2:
-            warnings.warn("y: one class has a single row, so the validation rows hold one class only", stacklevel=2)
+            why = "y: one class has a single row, so " if validation is None else "validation: "
+            warnings.warn(f"{why}the validation rows hold one class only", stacklevel=2)
         with torch.random.fork_rng(devices=[]):
             trained = self._train(table, parts.train, parts.validation, metric, recipe, seed, start)
-            self.network_, self.history_, self.interrupted_ = trained
+            self.network_, self.history_, self.interrupted_, self.verdict_ = trained
             kept = table.rows(parts.validation)
             self.threshold_ = self._choose_threshold(table, kept, metric, recipe, seed)
         shifted = _scores(self.network_, kept.x) - self.threshold_
@@ -165,6 +184,8 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _check_arguments(self) -> None:
+        if self.callback is not None and not callable(self.callback):
+            raise TypeError(f"callback: expected a function of a Round or None, got {self.callback!r}")
         if self.method not in (*METHODS, *BASELINES):
             raise ValueError(f"method: expected one of {', '.join((*METHODS, *BASELINES))}, got {self.method!r}")
         if self.threshold not in ("validation", "cv") and not _is_finite(self.threshold):
@@ -173,8 +194,25 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(
                 f"validation_fraction: expected a number between 0 and 1, got {self.validation_fraction!r}"
             )
+        if self.time_limit is not None and not (_is_finite(self.time_limit) and self.time_limit > 0):
+            raise ValueError(f"time_limit: expected a positive number of seconds or None, got {self.time_limit!r}")
 
-    def _table(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, metric: Metric, going_on: bool) -> Table:
+    def _parts(self, targets: Array, validation: ArrayLike | None, seed: int) -> Split:
+        """Split the rows where the user says, or else by chance."""
+        if validation is None:
+            if self.threshold == "cv":
+                _check_folds(targets)
+            return split(targets, seed, test=0.0, validation=self.validation_fraction)
+        if self.threshold == "cv":
+            raise ValueError("threshold: expected no 'cv' where validation rows are given, for it makes its own folds")
+        parts = split_at(validation, len(targets))
+        if len(np.unique(targets[parts.train])) < 2:
+            raise ValueError("validation: expected to leave both classes to train on, got one class only")
+        return parts
+
+    def _table(
+        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, metric: Metric, going_on: bool, merge: bool
+    ) -> Table:
         """Check what the user gave, merge equal rows and scale; a warm start keeps scale, classes and features."""
         X, targets = self._checked_table(X, y, going_on)
         weights = None if sample_weight is None else checked_weights(sample_weight, X)
@@ -183,7 +221,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"sample_weight: expected equal weights, for the metric {metric.name!r} takes none, "
                 f"got {weights.min():g} to {weights.max():g}"
             )
-        if metric.takes_weights:
+        if metric.takes_weights and merge:
             X, targets, weights = merged(X, targets, weights)
         heavy = targets if weights is None else targets[weights > 0]
         if len(np.unique(heavy)) < 2:
@@ -240,18 +278,24 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self, loss: nn.Module, network: Scorer, rows: Rows, kept: Rows, metric: Metric, recipe: Recipe, seed: int
     ) -> _Trained:
         torch.manual_seed(seed)  # dropout must not depend on the loss: every method starts from the same warm-up
-        rounds = train(network, loss, rows, recipe, validation=kept, metric=metric, seed=seed)
+        guard = Guard(kept, metric, recipe)
+        rounds = train(network, loss, rows, recipe, guard=guard, seed=seed)
         history: list[Round] = []
         interrupted = False
         try:
             for done in shown_rounds(rounds, metric) if self.verbose else rounds:
                 history.append(done)
+                if self.callback is not None:
+                    self.callback(done)
+                if self.time_limit is not None and done.seconds >= self.time_limit:
+                    interrupted = done.number < done.of or done.phase != "rounds"
+                    break
         except KeyboardInterrupt:
-            rounds.close()
             interrupted = True
             warnings.warn("fit: stopped by the user; the best model so far is kept", stacklevel=4)
+        rounds.close()
         # In double, a row scores the same whatever rows lie beside it; a module of the user's stays as it is.
-        return _Trained(network.double() if network.name else network, history, interrupted)
+        return _Trained(network.double() if network.name else network, history, interrupted, guard.verdict)
 
     def _choose_threshold(self, table: Table, kept: Rows, metric: Metric, recipe: Recipe, seed: int) -> float:
         if not isinstance(self.threshold, str):
@@ -273,7 +317,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for training, held_out in folds(table.targets, FOLDS, seed):
             inner = split(table.targets[training], seed, test=0.0, validation=self.validation_fraction)
             parts = training[inner.train], training[inner.validation]
-            network, _, self.interrupted_ = self._train(table, *parts, metric, recipe, seed)
+            network, _, self.interrupted_, _ = self._train(table, *parts, metric, recipe, seed)
             if self.interrupted_:
                 return None
             unseen = _scores(network, table.rows(held_out).x)
@@ -312,6 +356,35 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weights = None if sample_weight is None else np.asarray(sample_weight, float)
         value = float(metric.value(metric(scores, targets, weights)))
         return value if metric.higher_is_better else -value
+
+    # ---- being shown and kept --------------------------------------------------------------------------------------
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "callback": None}
+
+    def _repr_html_inner(self) -> str:
+        return str(super()._repr_html_inner()) + self._card()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        shown: dict[str, str] = super()._repr_mimebundle_(**kwargs)
+        return {kind: text + self._card() if kind == "text/html" else text for kind, text in shown.items()}
+
+    def _card(self) -> str:
+        """Return what fitting found, for notebooks; nothing before it."""
+        if not hasattr(self, "validation_loss_"):
+            return ""
+        metric = as_metric(self.metric)
+        checked = [done for done in self.history_ if math.isfinite(done.validation)]
+        kept = min(checked, key=lambda done: done.validation, default=None)
+        facts = {"method": self.method, "threshold": f"{self.threshold_:.4g}"}
+        if kept is not None:
+            facts["checkpoint kept"] = f"step {kept.steps:,} of {self.history_[-1].steps:,} ({kept.phase})"
+        if self.interrupted_:
+            facts["training"] = "stopped before its end"
+        points = [(done.steps, metric.value(done.validation)) for done in checked]
+        dot = None if kept is None else (kept.steps, metric.value(kept.validation))
+        drawn = small_line(points, dot, f"{metric.label} on validation rows while training")
+        return card(f"{metric.shown(self.validation_loss_)} on validation rows", facts, drawn)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
