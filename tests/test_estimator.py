@@ -593,3 +593,52 @@ def test_a_model_that_does_not_fit_the_table_is_named(module: nn.Module) -> None
 def test_accuracy_is_scored_as_people_know_it() -> None:
     model = quick(metric="accuracy", model="linear").fit(X, Y)
     assert model.score(X, Y) == pytest.approx((model.predict(X) == Y).mean())
+
+
+# ---- validation rows of one's own, and a limit of time ---------------------------------------------------------------
+
+
+def test_checkpoint_and_threshold_are_chosen_on_the_validation_rows_given() -> None:
+    given = np.random.RandomState(0).permutation(400)[:150]
+    model = quick(method="cross-entropy").fit(X, Y, validation=given)
+    scores = model.decision_function(X[given])
+    assert model.validation_loss_ == pytest.approx(1 - f1_score(Y[given], scores >= 0), abs=1e-6)
+    assert model.validation_loss_ == pytest.approx(float(get_metric("best_f1")(scores, Y[given])), abs=1e-6)
+    assert same_weights(model, quick(method="cross-entropy").fit(X, Y, validation=np.isin(np.arange(400), given)))
+
+
+def test_rows_given_for_validation_are_not_trained_on() -> None:
+    given = np.arange(0, 400, 5)
+    wrong = Y.copy()
+    wrong[given] = 1 - wrong[given]
+    fixed = {"method": "cross-entropy", "threshold": 0.0, "recipe": replace(TINY, warmup=9, rounds=0, check_every=100)}
+    # With one look at the validation rows, at the end, their labels change nothing.
+    right = quick(**fixed).fit(X, Y, validation=given)
+    assert same_weights(right, quick(**fixed).fit(X, wrong, validation=given))
+    assert not same_weights(right, quick(**fixed).fit(X, wrong, validation=given + 1))
+
+
+def test_validation_rows_that_leave_one_class_are_refused() -> None:
+    with pytest.raises(ValueError, match="validation: expected to leave both classes to train on, got one class only"):
+        quick().fit(X, Y, validation=Y == 1)
+    with pytest.raises(ValueError, match="threshold: expected no 'cv' where validation rows are given"):
+        quick(threshold="cv").fit(X, Y, validation=[0, 1])
+    with pytest.warns(UserWarning, match="validation: the validation rows hold one class only"):
+        quick().fit(X, Y, validation=np.flatnonzero(Y == 1)[:20])
+
+
+def test_the_time_limit_stops_training_and_keeps_the_best_so_far() -> None:
+    long = replace(TINY, rounds=100_000)
+    model = quick(method="cross-entropy", recipe=long, time_limit=1e-9).fit(X, Y)
+    assert model.interrupted_
+    assert len(model.history_) == 1
+    assert np.isfinite(model.decision_function(X)).all()
+    within = quick(method="cross-entropy", time_limit=1e9).fit(X, Y)
+    assert not within.interrupted_
+    assert same_weights(within, quick(method="cross-entropy").fit(X, Y))
+
+
+@pytest.mark.parametrize("limit", [0, -1, "1", float("nan"), True])
+def test_a_time_limit_is_a_positive_number(limit: object) -> None:
+    with pytest.raises(ValueError, match="time_limit: expected a positive number of seconds or None"):
+        quick(time_limit=limit).fit(X, Y)

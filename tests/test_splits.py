@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metricgrad.splits import Split, folds, split
+from metricgrad.splits import Split, folds, group_part, latest_part, split, split_at
 
 labels = st.lists(st.integers(0, 3), min_size=12, max_size=300).map(np.array)
 shares = st.sampled_from([0.0, 0.1, 0.2, 0.25, 1 / 3, 0.5])
@@ -141,3 +141,67 @@ def test_bad_input_to_folds_is_named_before_the_first_fold_is_asked_for(
 ) -> None:
     with pytest.raises(error, match=message):
         folds(np.arange(20) % 2, k, seed=0)
+
+
+# ---- rows named by the user, by group, by time ----------------------------------------------------------------------
+
+
+@given(st.data(), st.integers(2, 50))
+def test_rows_named_by_number_or_by_truth_are_the_validation_rows(data: st.DataObject, n: int) -> None:
+    chosen = data.draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=n - 1, unique=True))
+    by_number, by_truth = split_at(chosen, n), split_at(np.isin(np.arange(n), chosen), n)
+    for found in (by_number, by_truth):
+        assert found.validation.tolist() == sorted(chosen)
+        assert sorted([*found.train, *found.validation]) == list(range(n))
+        assert not len(found.test)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([], "validation must be the numbers of some of 4 rows"),
+        ([0, 0], "once each"),
+        ([4], "some of 4 rows"),
+        ([-1], "some of 4 rows"),
+        ([0.5], "got float64"),
+        ([True, False], "got bool of shape"),
+        (np.zeros(4, bool), "some of 4 rows and not all, got 0"),
+        ([0, 1, 2, 3], "some of 4 rows and not all, got 4"),
+    ],
+)
+def test_rows_that_cannot_be_validation_rows_are_named(rows: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        split_at(rows, 4)
+
+
+@given(st.lists(st.tuples(st.integers(0, 12), st.booleans()), min_size=2, max_size=200), st.integers(0, 99), shares)
+def test_a_group_is_never_on_both_sides(rows: list, seed: int, share: float) -> None:
+    groups, y = (np.array(column) for column in zip(*rows, strict=True))
+    if len(set(groups)) < 2:
+        with pytest.raises(ValueError, match="groups must be two at least, got one"):
+            group_part(groups, y, seed, share)
+        return
+    chosen = np.isin(np.arange(len(y)), group_part(groups, y, seed, share))
+    assert 0 < chosen.sum() < len(y)
+    assert not set(groups[chosen]) & set(groups[~chosen])
+
+
+def test_groups_of_one_row_give_the_share_asked_for_and_every_class_on_both_sides() -> None:
+    y = np.arange(200) < 4
+    chosen = group_part(np.arange(200), y, seed=0, share=0.25)
+    assert len(chosen) == 50
+    assert 0 < y[chosen].sum() < 4
+    assert chosen.tolist() != group_part(np.arange(200), y, seed=1, share=0.25).tolist()
+
+
+@given(st.lists(st.integers(0, 30), min_size=2, max_size=200), shares)
+def test_validation_by_time_is_never_before_training(times: list[int], share: float) -> None:
+    if len(set(times)) < 2:
+        with pytest.raises(ValueError, match="two different ones at least"):
+            latest_part(times, share)
+        return
+    late = np.isin(np.arange(len(times)), latest_part(times, share))
+    assert max(np.array(times)[~late]) < min(np.array(times)[late])
+    # No other moment to cut at comes nearer to the share.
+    sizes = [sum(time >= cut for time in times) for cut in sorted(set(times))[1:]]
+    assert abs(late.sum() - share * len(times)) == min(abs(size - share * len(times)) for size in sizes)

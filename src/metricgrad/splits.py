@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Indices = NDArray[np.int64]
+ATTEMPTS = 100
+"""How many choices of groups are tried until every class is on both sides."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +72,83 @@ def split(y: ArrayLike, seed: int, test: float = 0.2, validation: float = 0.2) -
             f"got class sizes {np.bincount(classes).tolist()[:10]}"
         )
     return Split(train, held_out, tested)
+
+
+def split_at(validation: ArrayLike, n: int) -> Split:
+    """Split `n` rows into those named, by number or by True, which go to validation, and the others.
+
+    >>> split_at([3, 1], 4).train.tolist(), split_at([False, True, True], 3).validation.tolist()
+    ([0, 2], [1, 2])
+    """
+    named: NDArray[Any] = np.asarray(validation)
+    if named.dtype == bool and named.shape == (n,):
+        named = np.flatnonzero(named)
+    whole = named.ndim == 1 and named.dtype.kind in "iu"
+    if not whole or len(np.unique(named)) < len(named) or not ((named >= 0) & (named < n)).all():
+        got = f"{named.dtype} of shape {named.shape}"
+        raise ValueError(f"validation must be the numbers of some of {n} rows, once each, or True for them, got {got}")
+    if not 0 < len(named) < n:
+        raise ValueError(f"validation must be some of {n} rows and not all, got {len(named)}")
+    held_out = np.sort(named).astype(np.int64)
+    return Split(np.setdiff1d(np.arange(n), held_out), held_out, np.empty(0, np.int64))
+
+
+def group_part(groups: ArrayLike, y: ArrayLike, seed: int, share: float = 0.2) -> Indices:
+    """Return the rows of whole groups that together are about a share of all rows.
+
+    Parameters
+    ----------
+    groups : array-like of shape (n,)
+        What each row belongs to: a customer, a household, a machine. No group is on both sides.
+    y : array-like of shape (n,)
+        The label of each row. Every class is on both sides, if some choice of groups allows it.
+    seed : int
+        Zero or more; which groups are chosen depends on it.
+    share : float
+        Of the rows; more than 0, less than 1.
+
+    Returns
+    -------
+    ndarray
+        Row numbers, ascending.
+
+    Examples
+    --------
+    >>> group_part(["a", "a", "b", "b", "c", "c"], [0, 1, 0, 1, 0, 1], seed=0, share=0.3).tolist()
+    [4, 5]
+    """
+    classes, group = _checked_classes(y), _checked_classes(groups)
+    _check_share("share", share)
+    if len(group) != len(classes):
+        raise ValueError(f"groups must have one for each of {len(classes)} rows, got {len(group)}")
+    if group.max() < 1:
+        raise ValueError("groups must be two at least, got one")
+    sizes = np.bincount(group)
+    everything = np.bincount(classes)
+    for attempt in range(ATTEMPTS):
+        order = np.argsort(np.random.PCG64([int(seed), attempt]).random_raw(len(sizes)), kind="stable")
+        # As many groups as come nearest to the share, one at least and not all.
+        count = 1 + int(np.abs(np.cumsum(sizes[order])[:-1] - share * len(group)).argmin())
+        chosen = np.isin(group, order[:count])
+        there = np.bincount(classes[chosen], minlength=len(everything))
+        if ((there > 0) & (there < everything)).all():
+            break
+    return np.flatnonzero(chosen)
+
+
+def latest_part(times: ArrayLike, share: float = 0.2) -> Indices:
+    """Return the latest rows, about a share of all; rows of the same time stay together.
+
+    >>> latest_part([2020, 2023, 2021, 2022, 2023], share=0.4).tolist()
+    [1, 4]
+    """
+    when: NDArray[Any] = np.asarray(times)
+    _check_share("share", share)
+    moments, counts = np.unique(when, return_counts=True)
+    if when.ndim != 1 or len(moments) < 2 or (when.dtype.kind == "f" and np.isnan(when).any()):
+        raise ValueError(f"times must be one for each row, two different ones at least and no NaN, got {when!r}")
+    count = 1 + int(np.abs(np.cumsum(counts[::-1])[:-1] - share * len(when)).argmin())
+    return np.flatnonzero(when >= moments[-count])
 
 
 def folds(y: ArrayLike, k: int, seed: int) -> Iterator[tuple[Indices, Indices]]:
