@@ -19,11 +19,14 @@ if TYPE_CHECKING:
     from metricgrad.black_box import black_box as black_box
     from metricgrad.bundle import load_universal as load_universal
     from metricgrad.estimator import MetricClassifier as MetricClassifier
+    from metricgrad.folder import load as load
+    from metricgrad.folder import save as save
     from metricgrad.loss import SurrogateLoss as SurrogateLoss
     from metricgrad.metrics import Metric as Metric
     from metricgrad.metrics import get_metric as get_metric
     from metricgrad.recipe import Recipe as Recipe
     from metricgrad.surrogate import Surrogate as Surrogate
+    from metricgrad.table_classifier import TableClassifier as TableClassifier
     from metricgrad.threshold import best_threshold as best_threshold
     from metricgrad.tracking import scalars as scalars
     from metricgrad.universal import fit_universal as fit_universal
@@ -34,6 +37,7 @@ __all__ = [
     "Recipe",
     "Surrogate",
     "SurrogateLoss",
+    "TableClassifier",
     "__version__",
     "as_metric",
     "best_threshold",
@@ -41,8 +45,10 @@ __all__ = [
     "datasets",
     "fit_universal",
     "get_metric",
+    "load",
     "load_universal",
     "metrics",
+    "save",
     "scalars",
 ]
 
@@ -52,12 +58,15 @@ _HOMES = {
     "Recipe": "recipe",
     "Surrogate": "surrogate",
     "SurrogateLoss": "loss",
+    "TableClassifier": "table_classifier",
     "as_metric": "black_box",
     "best_threshold": "threshold",
     "black_box": "black_box",
     "fit_universal": "universal",
     "get_metric": "metrics",
+    "load": "folder",
     "load_universal": "bundle",
+    "save": "folder",
     "scalars": "tracking",
 }
 """The module each public name lives in."""

@@ -79,7 +79,7 @@ class Schema:
             names = [column.name for column in self.columns if column.kind == kind]
             if names:
                 what = f"{called}" if kind in USED else f"dropped, {called}"
-                lines.append(f"{what}: {_listed(names)}")
+                lines.append(f"{what}: {listed(names)}")
         stray = [column for column in self.columns if column.stray]
         lines += [f"{column.name}: {column.stray:,} cells are no {column.kind}, so missing" for column in stray]
         return lines
@@ -107,7 +107,7 @@ def infer_columns(frame: pd.DataFrame, ignore: Collection[str] = ()) -> Schema:
     """
     unknown = [name for name in ignore if name not in frame.columns]
     if unknown:
-        raise TableError(f"ignore: expected names of columns, got {_listed(unknown)}")
+        raise TableError(f"ignore: expected names of columns, got {listed(unknown)}")
     named = zip(frame.columns, (frame[name] for name in frame.columns), strict=True)
     return Schema(tuple(Column(str(n), "ignored") if n in ignore else _column(str(n), cells) for n, cells in named))
 
@@ -165,6 +165,7 @@ def _counts_rows(name: str, found: Any) -> bool:
     return bool(ID_NAME.search(name)) or bool((np.diff(whole) == 1).all())
 
 
-def _listed(names: list[str], most: int = 8) -> str:
+def listed(names: list[str], most: int = 8) -> str:
+    """Write some names, and how many more there are."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

@@ -108,7 +108,7 @@ def _of_dates(given: pd.Series[Any], form: str) -> Floats:
     """Return days since 1970, month, weekday and hour."""
     days = cells.dates(given, form)
     whole = pd.to_datetime(pd.Series(np.floor(days)), unit="D").dt
-    return np.column_stack((days, whole.month.to_numpy(float), whole.weekday.to_numpy(float), days % 1 * 24))
+    return np.column_stack((days, whole.month.to_numpy(float), whole.day_of_week.to_numpy(float), days % 1 * 24))
 
 
 PARTS: dict[str, Callable[[pd.Series[Any], str], Floats]] = {
@@ -116,6 +116,11 @@ PARTS: dict[str, Callable[[pd.Series[Any], str], Floats]] = {
     "boolean": lambda given, form: cells.flags(given)[:, None],
     "date": _of_dates,
 }
+
+
+def values(column: Column, given: pd.Series[Any]) -> Floats:
+    """Return the number each cell of a column says, NaN where there is none; of a date, the days since 1970."""
+    return PARTS[column.kind](given, column.form)[:, 0]
 
 
 class Preparation(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -181,11 +186,23 @@ def _plain(values: Floats) -> tuple[float, ...]:
 
 def prepared(schema: Schema, state: list[Mapping[str, Any]]) -> Preparation:
     """Return the preparation that had this schema and state."""
-    kinds: dict[str, Any] = {"Numeric": Numeric, "OneHot": OneHot}
     preparation = Preparation(schema)
-    preparation.schema_ = schema
-    preparation.encoders_ = []
-    for entry in state:
-        fields = {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
-        preparation.encoders_.append(kinds[str(fields.pop("encoder"))](**fields))
+    preparation.schema_, preparation.encoders_ = schema, [_encoder(entry) for entry in state]
+    if [encoder.name for encoder in preparation.encoders_] != schema.names:
+        raise ValueError("an encoder for other columns than those used")
     return preparation
+
+
+def _encoder(entry: Mapping[str, Any]) -> Numeric | OneHot:
+    """Return an encoder from plain data, which may be damaged or invented."""
+    name, gaps = str(entry["name"]), bool(entry["gaps"])
+    if entry["encoder"] == "OneHot":
+        return OneHot(name, tuple(str(level) for level in entry["levels"]), bool(entry["others"]), gaps)
+    kind, form = str(entry["kind"]), str(entry["form"])
+    fill, centre, scale = (tuple(float(value) for value in entry[key]) for key in ("fill", "centre", "scale"))
+    parts = len(DATE_PARTS) if kind == "date" else 1
+    if kind not in PARTS or form not in ("", *cells.FORMATS):
+        raise ValueError(f"a column of kind {kind!r} written as {form!r}")
+    if not (len(fill) == len(centre) == len(scale) == parts and np.isfinite((*fill, *centre)).all() and min(scale) > 0):
+        raise ValueError(f"centre or scale of column {name!r} that cannot be")
+    return Numeric(name, kind, form, fill, centre, scale, gaps)

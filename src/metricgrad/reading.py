@@ -121,7 +121,7 @@ def _arrow_batches(file: IO[bytes], rows: int) -> Iterator[pd.DataFrame]:
     else:
         batches = iter(pyarrow.feather.read_table(file, memory_map=False).to_batches(rows))
     for batch in batches:
-        _check_names(batch.schema.names)
+        check_names(batch.schema.names)
         yield batch.to_pandas()
 
 
@@ -132,7 +132,7 @@ def _text(file: IO[bytes]) -> Iterator[pd.DataFrame]:
     """Yield the rows of a text file as strings; a row with a cell too few or too many is refused by its number."""
     encoding = _encoding(file)
     separator, names = _header(file, encoding)
-    _check_names(names)
+    check_names(names)
     keys = [str(number) for number in range(len(names))]
     ragged: list[Any] = []
 
@@ -204,7 +204,8 @@ def _header(file: IO[bytes], encoding: str) -> tuple[str, list[str]]:
     return separator, [name.strip() or f"unnamed_{number}" for number, name in enumerate(names, 1)]
 
 
-def _check_names(names: list[str]) -> None:
+def check_names(names: list[str]) -> None:
+    """Refuse a name that two columns have."""
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise TableError(f"expected every column name once, got {', '.join(map(repr, twice[:5]))} more than once")

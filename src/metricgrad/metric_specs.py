@@ -1,0 +1,111 @@
+"""What a metric may be written as: a name, an expression, one of scikit-learn's, or a function in a user's file."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sklearn import metrics
+
+from metricgrad.black_box import as_metric, black_box
+from metricgrad.expressions import expression_metric, is_expression
+from metricgrad.metrics import Metric, get_metric
+
+SKLEARN = "sklearn.metrics."
+TWINS = {
+    "accuracy_score": "accuracy",
+    "average_precision_score": "average_precision",
+    "balanced_accuracy_score": "balanced_accuracy",
+    "f1_score": "f1",
+    "jaccard_score": "jaccard",
+    "matthews_corrcoef": "mcc",
+    "precision_score": "precision",
+    "recall_score": "recall",
+    "roc_auc_score": "auc",
+}
+"""Functions of scikit-learn that are built in here: the same numbers, for many sets at once."""
+PROBABILITIES = ("log_loss", "brier_score_loss", "d2_log_loss_score", "d2_brier_score")
+LABELS = ("y_pred", "labels", "predicted")
+
+
+def read_metric(spec: Any, run_code: bool = False) -> Metric:
+    """Take a metric in any form, as text too.
+
+    Parameters
+    ----------
+    spec : str, Metric, torchmetrics object or callable
+        `"f1"`; `"1 - (5*tp - fp)/(5*(tp+fn))"`, an expression; `"sklearn.metrics.cohen_kappa_score"`;
+        `"my_metrics.py:profit"`, a function `(y_true, y_pred)` or `(y_true, y_score)`, or a `Metric`, in a file. It is
+        passed labels if its second argument is called `y_pred`, and its name has to end in `_score`, `_loss` or
+        `_error`, or it has to have an attribute `higher_is_better`.
+    run_code : bool
+        Whether a file may be run. Only what a user asks for on the command line is, never what a model folder names.
+
+    Returns
+    -------
+    Metric
+    """
+    if not isinstance(spec, str):
+        return as_metric(spec)
+    if ".py:" in spec:
+        if not run_code:
+            raise ValueError(f"metric: expected one that needs no code run, got {spec!r}; give the metric itself")
+        return _of_file(spec)
+    if spec.startswith(SKLEARN):
+        return _of_sklearn(spec)
+    return expression_metric(spec) if is_expression(spec) else get_metric(spec)
+
+
+def _of_sklearn(spec: str) -> Metric:
+    name = spec.removeprefix(SKLEARN)
+    if name in TWINS:
+        return get_metric(TWINS[name])
+    function = getattr(metrics, name, None) if name in metrics.__all__ else None
+    arguments = list(inspect.signature(function).parameters)[:2] if inspect.isfunction(function) else []
+    if function is None or arguments[:1] != ["y_true"] or len(arguments) < 2:
+        raise ValueError(f"metric: expected a function (y_true, ...) of {SKLEARN[:-1]}, got {spec!r}")
+    return _called(function, spec)
+
+
+def _of_file(spec: str) -> Metric:
+    path, _, name = spec.rpartition(":")
+    if not Path(path).is_file():
+        raise ValueError(f"metric: expected a file of Python, got {path!r}, which is not there")
+    module_spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+    if module_spec is None or module_spec.loader is None:
+        raise ValueError(f"metric: expected a file of Python, got {path!r}")
+    module = importlib.util.module_from_spec(module_spec)
+    try:
+        module_spec.loader.exec_module(module)
+    except Exception as error:
+        raise ValueError(f"metric: {path} cannot be run: {type(error).__name__}: {error}") from error
+    found = getattr(module, name, None)
+    if isinstance(found, Metric):
+        return found
+    if not callable(found):
+        there = [
+            other for other, value in vars(module).items() if inspect.isfunction(value) or isinstance(value, Metric)
+        ]
+        raise ValueError(f"metric: expected a function in {path}, got {name!r}; there are {', '.join(there) or 'none'}")
+    return _called(found, spec)
+
+
+def _called(function: Callable[..., Any], spec: str) -> Metric:
+    """Make a metric of a function by the names it goes by."""
+    name = str(getattr(function, "__name__", spec))
+    second = list(inspect.signature(function).parameters)[1:2]
+    probabilities = name in PROBABILITIES or second[:1] == ["y_proba"] or second[:1] == ["y_prob"]
+    higher = getattr(function, "higher_is_better", None)
+    if higher is None:
+        higher = as_metric(function).higher_is_better
+    return black_box(
+        function,
+        name=spec,
+        label=name,
+        higher_is_better=bool(higher),
+        labels=not probabilities and second[:1] != [] and second[0] in LABELS,
+        probabilities=probabilities,
+    )
