@@ -20,13 +20,14 @@ from rich.table import Table
 from metricgrad import SurrogateLoss, datasets, get_metric
 from metricgrad.baselines import CrossEntropy
 from metricgrad.bundle import bundled_index
+from metricgrad.guard import Rows
 from metricgrad.metrics import PAPER
 from metricgrad.model import build_model
 from metricgrad.recipe import Recipe
 from metricgrad.results import provenance
 from metricgrad.sampling import SetSampler
 from metricgrad.splits import split
-from metricgrad.trainer import Rows, train
+from metricgrad.trainer import train
 
 DATASETS = ("a9a", "ijcnn1", "covtype")
 STEPS = {"linear": 0.01, "mlp": 0.001}

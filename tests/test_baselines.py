@@ -32,10 +32,11 @@ from metricgrad.baselines import (
     SoftF1,
     SoftJaccard,
 )
+from metricgrad.guard import Rows
 from metricgrad.metrics import auc, f1, jaccard
 from metricgrad.model import build_model
 from metricgrad.recipe import Recipe
-from metricgrad.trainer import Rows, train
+from metricgrad.trainer import train
 
 GENERATOR = torch.Generator().manual_seed(0)
 SCORES = torch.randn(40, generator=GENERATOR, dtype=torch.float64)
@@ -379,7 +380,7 @@ def toy() -> Rows:
     return Rows(x, y)
 
 
-STEPS = Recipe(warmup=0, rounds=20, anchor=0.0, set_size=100, learning_rate=0.05, trust=-1.0)
+STEPS = Recipe(warmup=0, rounds=20, anchor=0.0, anchor_end=0.0, set_size=100, learning_rate=0.05, trust=-1.0)
 
 
 @each

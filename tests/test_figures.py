@@ -12,6 +12,7 @@ import torch
 from metricgrad.estimator import make_loss
 from metricgrad.experiments import prepared
 from metricgrad.figures import FIGURE1, FIGURE3, Figure2, Figure3, figure1, figure2, figure3, save_arrays
+from metricgrad.guard import Guard
 from metricgrad.metrics import get_metric
 from metricgrad.model import build_model
 from metricgrad.recipe import Recipe
@@ -97,14 +98,14 @@ def test_a_universal_start_is_nearer_to_the_metric_than_one_from_scratch(converg
 
 
 def test_looking_at_test_rows_changes_nothing(convergence: Figure3) -> None:
-    recipe = replace(SHORT, warmup=0, anchor=0.0, trust=-1.0)
+    recipe = replace(SHORT, warmup=0, anchor=0.0, anchor_end=0.0, trust=-1.0)
     parts, f1 = prepared("breast_cancer", 0, recipe.standardise), get_metric("f1")
     with torch.random.fork_rng(devices=[]):
         model = build_model("small", parts.train.x.shape[1], 0)
         torch.manual_seed(0)
         loss = make_loss("sl-r", f1, recipe)
         torch.manual_seed(0)
-        rounds = list(train(model, loss, parts.train, recipe, validation=parts.validation, metric=f1, seed=0))
+        rounds = list(train(model, loss, parts.train, recipe, guard=Guard(parts.validation, f1, recipe), seed=0))
     np.testing.assert_array_equal([done.loss for done in rounds], convergence.surrogate["sl-r"])
     np.testing.assert_array_equal([done.gap for done in rounds], convergence.gap["sl-r"])
 

@@ -13,11 +13,12 @@ from metricgrad import get_metric
 from metricgrad.baselines import CrossEntropy
 from metricgrad.estimator import make_loss
 from metricgrad.fleet import Member, can_sail, train_fleet
+from metricgrad.guard import Guard, Rows
 from metricgrad.loss import SurrogateLoss
 from metricgrad.model import MODELS, Scorer, build_model
 from metricgrad.recipe import RECIPES, Recipe
 from metricgrad.stacked import Models, side_by_side
-from metricgrad.trainer import Rows, train
+from metricgrad.trainer import train
 
 RECIPE = Recipe(warmup=7, rounds=6, check_every=2, set_size=60, trust_cap=100)
 
@@ -37,7 +38,7 @@ def loss_of(method: str, metric: str, recipe: Recipe) -> nn.Module:
 def alone(model: Scorer, method: str, metric: str, recipe: Recipe, rows: Rows, validation: Rows) -> tuple:
     own, loss = deepcopy(model), loss_of(method, metric, recipe)
     torch.manual_seed(1)
-    rounds = train(own, loss, rows, recipe, validation=validation, metric=get_metric(metric), seed=3)
+    rounds = train(own, loss, rows, recipe, guard=Guard(validation, get_metric(metric), recipe), seed=3)
     return own, loss, [done for done in rounds if done.validation == done.validation]
 
 
@@ -67,7 +68,7 @@ def check_crew(crew: list[tuple[str, str]], name: str, recipe: Recipe) -> None:
                     torch.testing.assert_close(tensor, found, rtol=0, atol=1e-7, equal_nan=True)
         columns = [[(r.phase, r.number, r.steps, r.best) for r in rounds] for rounds in (history, trained.history)]
         assert columns[0] == columns[1]
-        for field in ("validation", "loss", "gap"):
+        for field in ("validation", "companion", "loss", "gap"):
             one, other = ([getattr(r, field) for r in rounds] for rounds in (history, trained.history))
             assert one == pytest.approx(other, nan_ok=True)
 

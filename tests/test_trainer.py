@@ -16,11 +16,12 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from metricgrad.baselines import CrossEntropy
 from metricgrad.black_box import black_box
+from metricgrad.guard import Guard, Rows
 from metricgrad.loss import SurrogateLoss
 from metricgrad.metrics import auc, f1
 from metricgrad.model import build_model
 from metricgrad.recipe import Recipe
-from metricgrad.trainer import Rows, train
+from metricgrad.trainer import train
 
 QUICK = Recipe(warmup=6, rounds=4, surrogate_steps=2, set_size=50, refine_sets=4, trust=-1.0, check_every=1)
 State = dict[str, Tensor]
@@ -148,7 +149,7 @@ def test_every_step_of_the_surrogate_gets_sets_of_its_own() -> None:
 def test_rounds_are_numbered_within_their_phase() -> None:
     network = build_model("linear", 5)
     recipe = replace(QUICK, warmup=7)
-    rounds = list(train(network, Recorder(), TRAINING, recipe, validation=VALIDATION, metric=auc))
+    rounds = list(train(network, Recorder(), TRAINING, recipe, guard=Guard(VALIDATION, auc, recipe)))
     places = [(done.phase, done.number, done.of) for done in rounds]
     assert places == [("warm-up", n, 7) for n in (3, 6, 7)] + [("rounds", n, 4) for n in (1, 2, 3, 4)]
     assert all(math.isfinite(done.validation) for done in rounds)
@@ -158,7 +159,7 @@ def test_rounds_are_numbered_within_their_phase() -> None:
 
 def test_validation_rows_are_looked_at_as_often_as_asked_and_at_the_end() -> None:
     recipe = replace(QUICK, warmup=0, rounds=7, check_every=3)
-    rounds = train(build_model("linear", 5), CrossEntropy(), TRAINING, recipe, validation=VALIDATION, metric=auc)
+    rounds = train(build_model("linear", 5), CrossEntropy(), TRAINING, recipe, guard=Guard(VALIDATION, auc, recipe))
     assert [done.number for done in rounds if math.isfinite(done.validation)] == [3, 6, 7]
 
 
@@ -222,8 +223,8 @@ class Silent(SurrogateLoss):
 
 
 def test_an_anchor_mixes_cross_entropy_into_a_surrogate() -> None:
-    recipe = replace(QUICK, warmup=0, anchor=0.0)
-    anchored = trained(Silent(), replace(recipe, anchor=1.0))
+    recipe = replace(QUICK, warmup=0, anchor=0.0, anchor_end=0.0)
+    anchored = trained(Silent(), replace(recipe, anchor=1.0, anchor_end=1.0))
     assert same(state_of(anchored), state_of(trained(CrossEntropy(), recipe)))
     assert same(state_of(trained(Silent(), recipe)), state_of(build_model("linear", 5, seed=0)))
 
@@ -328,9 +329,9 @@ def test_sets_that_are_all_alike_ask_for_no_trust() -> None:
 
 def test_a_harmful_loss_ends_exactly_at_the_cross_entropy_start() -> None:
     recipe = replace(QUICK, warmup=60, rounds=30, learning_rate=0.02, check_every=100)
-    judged = {"validation": VALIDATION, "metric": auc}
-    start = trained(CrossEntropy(), replace(recipe, rounds=0), model="mlp", **judged)
-    assert same(state_of(trained(Harmful(), recipe, model="mlp", **judged)), state_of(start))
+    start = trained(CrossEntropy(), replace(recipe, rounds=0), model="mlp", guard=Guard(VALIDATION, auc, recipe))
+    guarded = trained(Harmful(), recipe, model="mlp", guard=Guard(VALIDATION, auc, recipe))
+    assert same(state_of(guarded), state_of(start))
     assert not same(state_of(trained(Harmful(), recipe, model="mlp")), state_of(start))
 
 
@@ -338,7 +339,7 @@ def test_without_a_warm_up_a_harmful_loss_leaves_a_good_model_as_it_came() -> No
     good = trained(CrossEntropy(), replace(QUICK, warmup=200, rounds=0, learning_rate=0.02))
     before = state_of(good)
     recipe = replace(QUICK, warmup=0, learning_rate=1.0)
-    rounds = train(good, Harmful(), TRAINING, recipe, validation=VALIDATION, metric=auc)
+    rounds = train(good, Harmful(), TRAINING, recipe, guard=Guard(VALIDATION, auc, recipe))
     assert not any(done.best for done in rounds)
     assert same(before, state_of(good))
 
@@ -346,7 +347,7 @@ def test_without_a_warm_up_a_harmful_loss_leaves_a_good_model_as_it_came() -> No
 def test_a_good_loss_ends_at_the_best_round() -> None:
     recipe = replace(QUICK, rounds=40, learning_rate=0.02)
     network, states = build_model("linear", 5), []
-    for done in train(network, CrossEntropy(), TRAINING, recipe, validation=VALIDATION, metric=auc):
+    for done in train(network, CrossEntropy(), TRAINING, recipe, guard=Guard(VALIDATION, auc, recipe)):
         states.append((done.validation, done.best, state_of(network)))
     least = min(value for value, *_ in states)
     best = [state for value, chosen, state in states if chosen][-1]
@@ -357,7 +358,7 @@ def test_a_good_loss_ends_at_the_best_round() -> None:
 def test_closing_the_generator_early_restores_the_best() -> None:
     recipe = replace(QUICK, warmup=60, rounds=30, learning_rate=0.02, check_every=20)
     network = build_model("mlp", 5)
-    rounds, best = train(network, Harmful(), TRAINING, recipe, validation=VALIDATION, metric=auc), None
+    rounds, best = train(network, Harmful(), TRAINING, recipe, guard=Guard(VALIDATION, auc, recipe)), None
     for done in rounds:
         best = state_of(network) if done.best else best
         if done.phase == "rounds" and done.number == 10:
@@ -371,7 +372,7 @@ def test_the_best_is_chosen_at_zero_if_the_recipe_trains_at_zero() -> None:
     network = build_model("linear", 5)
     for form, metric in (("zero", f1), ("best", f1.best)):
         recipe = replace(QUICK, form=form, rounds=0)
-        *_, last = train(network, CrossEntropy(), TRAINING, recipe, validation=VALIDATION, metric=f1)
+        *_, last = train(network, CrossEntropy(), TRAINING, recipe, guard=Guard(VALIDATION, f1, recipe))
         assert last.validation == float(metric(network(VALIDATION.x).detach(), VALIDATION.y))
 
 
@@ -386,7 +387,7 @@ def test_a_loss_that_is_not_finite_is_an_error_and_the_best_model_is_kept() -> N
             return scores.sum() * math.nan
 
     network = build_model("linear", 5)
-    rounds = train(network, Broken(), TRAINING, replace(QUICK, warmup=3), validation=VALIDATION, metric=auc)
+    rounds = train(network, Broken(), TRAINING, replace(QUICK, warmup=3), guard=Guard(VALIDATION, auc, QUICK))
     next(rounds)
     start = state_of(network)
     with pytest.raises(ValueError, match="loss: expected finite numbers while training, got nan"):
@@ -438,7 +439,7 @@ def test_the_same_seed_gives_the_same_model_to_the_bit() -> None:
     def run(seed: int) -> State:
         torch.manual_seed(0)
         loss = SurrogateLoss("f1", "scratch")
-        return state_of(trained(loss, QUICK, model="mlp", validation=VALIDATION, metric=f1, seed=seed))
+        return state_of(trained(loss, QUICK, model="mlp", guard=Guard(VALIDATION, f1, QUICK), seed=seed))
 
     assert same(run(3), run(3))
     assert not same(run(3), run(4))

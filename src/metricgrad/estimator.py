@@ -22,6 +22,7 @@ from torch import nn
 from metricgrad.baselines import BASELINES, TUNED
 from metricgrad.black_box import as_metric
 from metricgrad.cards import card, small_line
+from metricgrad.guard import Guard, Rows, Verdict
 from metricgrad.loss import SurrogateLoss
 from metricgrad.metrics import Metric
 from metricgrad.model import Scorer, build_model
@@ -30,7 +31,6 @@ from metricgrad.recipe import Recipe, get_recipe
 from metricgrad.splits import Split, folds, split, split_at
 from metricgrad.table import Table, centre_and_scale, checked_weights, chunks, merged, scaled
 from metricgrad.threshold import best_threshold
-from metricgrad.guard import Guard, Rows, Verdict
 from metricgrad.trainer import Round, train
 from metricgrad.universal import Progress
 

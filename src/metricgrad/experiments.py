@@ -18,6 +18,7 @@ from metricgrad.baselines import BASELINES, TUNED, CostSensitive
 from metricgrad.datasets import Dataset, load
 from metricgrad.estimator import METHODS, make_loss
 from metricgrad.fleet import Member, Trained, can_sail, train_fleet
+from metricgrad.guard import Guard, Rows, Verdict
 from metricgrad.metrics import Metric, get_metric
 from metricgrad.model import Scorer, build_model
 from metricgrad.paper import LOSSES, MODES, RIVALS
@@ -25,7 +26,7 @@ from metricgrad.protocols import PROTOCOLS, get_protocol
 from metricgrad.recipe import Recipe, get_recipe
 from metricgrad.splits import split
 from metricgrad.table import centre_and_scale, chunks, scaled
-from metricgrad.trainer import Round, Rows, train
+from metricgrad.trainer import Round, train
 
 BUDGETS: Mapping[str, Mapping[str, Mapping[str, int]]] = {
     "quick": {
@@ -169,11 +170,12 @@ class Parts(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """What a run ended with: scores of validation and test rows, the history, and the setting chosen, if any."""
+    """What a run ended with: scores of validation and test rows, the history, the verdict, the setting, if any."""
 
     validation: Tensor
     test: Tensor
     history: list[Round]
+    verdict: Verdict | None = None
     setting: float | None = None
 
 
@@ -220,7 +222,13 @@ def _followed(job: Job, parts: Parts) -> list[_Found]:
             found.setdefault((member.method, metric.name), []).append((one, member.setting))
     best = [min(found[run.method, run.metric], key=lambda one: _least(one[0])) for run in job]
     return [
-        _Found(_scores(one.model, parts.validation.x), _scores(one.model, parts.test.x), one.history, setting)
+        _Found(
+            _scores(one.model, parts.validation.x),
+            _scores(one.model, parts.test.x),
+            one.history,
+            one.verdict,
+            setting,
+        )
         for one, setting in best
     ]
 
@@ -297,8 +305,11 @@ def _alone(model: Scorer, loss: nn.Module, metric: Metric, parts: Parts, recipe:
     """Train one model the plain way."""
     own = deepcopy(model)
     torch.manual_seed(seed)
-    rounds = train(own, deepcopy(loss), parts.train, recipe, validation=parts.validation, metric=metric, seed=seed)
-    return Trained(own, [done for done in rounds if done.validation == done.validation])
+    guard = Guard(parts.validation, metric, recipe)
+    rounds = train(own, deepcopy(loss), parts.train, recipe, guard=guard, seed=seed)
+    history = [done for done in rounds if done.validation == done.validation]
+    assert guard.verdict is not None
+    return Trained(own, history, guard.verdict)
 
 
 def _least(trained: Trained) -> float:
@@ -312,7 +323,7 @@ def _outcome(run: Run, found: _Found, parts: Parts, protocols: Iterable[str], br
     names = (metric.name,) if brief else tuple(dict.fromkeys((metric.name, *LOSSES)))
     history = {
         name: [_short(getattr(done, name)) for done in found.history]
-        for name in ("steps", "validation", "loss", "gap", "trust")
+        for name in ("steps", "validation", "companion", "loss", "gap", "trust")
     }
     return {
         "test": {name: {m: PROTOCOLS[name].score(m, *scored) for m in names} for name in protocols},
@@ -321,6 +332,7 @@ def _outcome(run: Run, found: _Found, parts: Parts, protocols: Iterable[str], br
         "positive_share": parts.data.positive_share,
         "subset": parts.data.subset,
         "setting": found.setting,
+        "verdict": asdict(found.verdict) if found.verdict else None,
     } | ({} if brief else {"history": history})
 
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from metricgrad.estimator import make_loss
 from metricgrad.experiments import Parts, prepared
+from metricgrad.guard import Guard
 from metricgrad.loss import SurrogateLoss
 from metricgrad.metrics import Metric, get_metric
 from metricgrad.model import build_model
@@ -153,7 +154,7 @@ def figure3(
         Where a threshold matters, test rows are cut where validation rows lose least, or at zero if the recipe's form
         says so.
     """
-    recipe, chosen = get_recipe(recipe, warmup=0, anchor=0.0, trust=-1.0), get_metric(metric)
+    recipe, chosen = get_recipe(recipe, warmup=0, anchor=0.0, anchor_end=0.0, trust=-1.0), get_metric(metric)
     if not recipe.rounds:
         raise ValueError("recipe: expected at least one round to show, got none")
     parts = prepared(dataset, seed, recipe.standardise)
@@ -187,7 +188,7 @@ def _course(method: str, metric: Metric, recipe: Recipe, parts: Parts, spec: Any
     loss = make_loss(method, metric, recipe)
     rounds, checks = [], [(0, _test_loss(model, metric, recipe, parts))]
     torch.manual_seed(seed)
-    for done in train(model, loss, parts.train, recipe, validation=parts.validation, metric=metric, seed=seed):
+    for done in train(model, loss, parts.train, recipe, guard=Guard(parts.validation, metric, recipe), seed=seed):
         rounds.append((done.steps, done.loss, done.gap))
         if done.validation == done.validation:
             checks.append((done.steps, _test_loss(model, metric, recipe, parts)))

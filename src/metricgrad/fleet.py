@@ -11,6 +11,7 @@ import time
 import warnings
 from collections.abc import Sequence
 from copy import deepcopy
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -19,12 +20,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from metricgrad.baselines import CrossEntropy
+from metricgrad.guard import Guard, Rows, Verdict
 from metricgrad.loss import SurrogateLoss, two_classes
 from metricgrad.metrics import Metric
 from metricgrad.model import Scorer
 from metricgrad.recipe import Recipe
 from metricgrad.stacked import Models, Surrogates
-from metricgrad.trainer import TRUST_SETS, Draws, Guard, Round, Rows, build_optimizer, due, earn_trust, trust_on
+from metricgrad.trainer import TRUST_SETS, Draws, Round, build_optimizer, due, earn_trust, trust_on
 
 NAN = float("nan")
 
@@ -37,10 +39,11 @@ class Member(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """The best model by one metric, and what the rounds looked like at each check."""
+    """The best model by one metric, what the rounds looked like at each check, and whether the loss was worth it."""
 
     model: Scorer
     history: list[Round]
+    verdict: Verdict
 
 
 def can_sail(model: Scorer, losses: Sequence[nn.Module], recipe: Recipe) -> bool:
@@ -88,10 +91,21 @@ def train_fleet(
     for member in members:
         if isinstance(member.loss, SurrogateLoss):
             earn_trust(first.models[0], member.loss, Draws(rows, recipe, seed, weighted), recipe)
-    fleet = _Fleet([deepcopy(first.models[0]) for _ in members], members, sets, recipe, validation, begun)
+    crew = [*members, *_companion(members, recipe)]
+    fleet = _Fleet([deepcopy(first.models[0]) for _ in crew], crew, sets, recipe, validation, begun)
     fleet.take_over(first)
     fleet.sail("rounds", recipe.rounds * recipe.model_steps)
-    return [[keeper.trained() for keeper in keepers] for keepers in fleet.keepers]
+    return [[keeper.trained() for keeper in keepers] for keepers in fleet.keepers[: len(members)]]
+
+
+def _companion(members: Sequence[Member], recipe: Recipe) -> list[Member]:
+    """Return the member that goes on with cross-entropy beside surrogates, unless there is one already."""
+    needed = recipe.companion and any(isinstance(member.loss, SurrogateLoss) for member in members)
+    return [Member(CrossEntropy(), ())] if needed and not any(map(_is_plain, members)) else []
+
+
+def _is_plain(member: Member) -> bool:
+    return type(member.loss) is CrossEntropy
 
 
 # ---- sailing -------------------------------------------------------------------------------------------------------
@@ -100,16 +114,17 @@ def train_fleet(
 class _Keeper:
     """One member under one metric: its guard and its history."""
 
-    def __init__(self, model: Scorer, metric: Metric, validation: Rows, form: str) -> None:
+    def __init__(self, model: Scorer, member: Member, metric: Metric, validation: Rows, recipe: Recipe) -> None:
         self.model, self.metric = model, metric
-        self.guard = Guard(model, metric if form == "zero" else metric.best, validation)
+        self.learned = isinstance(member.loss, SurrogateLoss)
+        self.guard = Guard(validation, metric, recipe)
         self.history: list[Round] = []
 
     def trained(self) -> Trained:
         best = deepcopy(self.model)
-        if self.guard.state is not None:
-            best.load_state_dict(self.guard.state)
-        return Trained(best.eval(), self.history)
+        self.guard.restore(best, self.learned)
+        assert self.guard.verdict is not None
+        return Trained(best.eval(), self.history, self.guard.verdict)
 
 
 class _Fleet:
@@ -127,7 +142,7 @@ class _Fleet:
         self.models, self.members, self.sets, self.recipe = models, members, sets, recipe
         self.validation, self.begun = validation, begun
         self.keepers = [
-            [_Keeper(model, metric, validation, recipe.form) for metric in member.metrics]
+            [_Keeper(model, member, metric, validation, recipe) for metric in member.metrics]
             for model, member in zip(models, members, strict=True)
         ]
         self.order = sorted(range(len(members)), key=lambda i: _rank(members[i].loss))
@@ -137,6 +152,8 @@ class _Fleet:
         self.groups = [Surrogates(group, recipe.surrogate_rate) for group in groups if group]  # type: ignore[arg-type]
         self.by_hand = losses[sum(map(len, groups)) :]
         self.gone = torch.zeros(len(members), dtype=torch.bool)
+        plain = [i for i, member in enumerate(members) if _is_plain(member)]
+        self.companion = plain[0] if plain and recipe.companion else None
 
     def take_over(self, first: _Fleet) -> None:
         """Let every keeper start from what the warm-up found best by its metric, and from its history."""
@@ -144,7 +161,7 @@ class _Fleet:
         for keepers in self.keepers:
             for keeper in keepers:
                 old = found[keeper.metric]
-                keeper.guard.least, keeper.guard.state = old.guard.least, old.guard.state
+                keeper.guard.safe = replace(old.guard.safe)
                 keeper.history = list(old.history)
 
     def sail(self, phase: str, steps: int) -> None:
@@ -159,9 +176,10 @@ class _Fleet:
             if recipe.first == "surrogate":
                 self._refine()
             values = torch.zeros(len(self.members))
-            for x, y, w in self.sets.draw(taken, recipe.sets):
+            for step, (x, y, w) in enumerate(self.sets.draw(taken, recipe.sets), done):
                 optimizer.zero_grad()
-                each = self._losses(self.joint.follow(x), y, torch.ones_like(y) if w is None else w)
+                anchor = recipe.anchor_at(step, steps)
+                each = self._losses(self.joint.follow(x), y, torch.ones_like(y) if w is None else w, anchor)
                 each.sum().backward()
                 if recipe.clip is not None:
                     self.joint.clip(recipe.clip)
@@ -176,7 +194,7 @@ class _Fleet:
             names = ", ".join(type(self.members[i].loss).__name__ for i in self.gone.nonzero()[:, 0].tolist())
             warnings.warn(f"losses stopped being finite, their best model before is kept: {names}", stacklevel=3)
 
-    def _losses(self, scores: Tensor, y: Tensor, w: Tensor) -> Tensor:
+    def _losses(self, scores: Tensor, y: Tensor, w: Tensor, anchor: float) -> Tensor:
         """Return the loss of every member in order, surrogates anchored: `(members, sets, n)` -> `(members,)`."""
         learned = sum(len(group.losses) for group in self.groups)
         values = [loss(own, y, w) for loss, own in zip(self.by_hand, scores[learned:], strict=True)]
@@ -187,9 +205,9 @@ class _Fleet:
         losses = torch.cat([group(part, y, w) for group, part in zip(self.groups, parts, strict=True)])
         told = two_classes(y, w).to(losses.dtype)
         losses = (losses * told).sum(-1) / told.sum().clamp(min=1)
-        if self.recipe.anchor:
+        if anchor:
             rows = F.binary_cross_entropy_with_logits(own, y.expand_as(own), reduction="none") * w
-            losses = losses + self.recipe.anchor * rows.sum((-1, -2)) / w.sum()
+            losses = losses + anchor * rows.sum((-1, -2)) / w.sum()
         return torch.cat((losses, torch.stack(values))) if values else losses
 
     def _refine(self) -> None:
@@ -223,16 +241,20 @@ class _Fleet:
                 trusts[place], gaps[place] = trust_on(loss, tried[place], y, w), loss.gap
         so_far = done if phase == "warm-up" else recipe.warmup + done
         unit = 1 if phase == "warm-up" else recipe.model_steps
+        self.gone[self.order] |= ~scores.isfinite().all(-1)
         for place, i in enumerate(self.order):
-            if not bool(scores[place].isfinite().all()):
-                self.gone[i] = True
+            if bool(self.gone[i]):
                 continue
             for keeper in self.keepers[i]:
-                checked = keeper.guard.check(scores[place])
+                beside = NAN
+                if keeper.learned and self.companion is not None and not bool(self.gone[self.companion]):
+                    other = scores[self.order.index(self.companion)]
+                    beside, _ = keeper.guard.check(self.models[self.companion], False, other)
+                checked = keeper.guard.check(self.models[i], phase == "rounds", scores[place])
                 if not of:
                     continue
                 numbers = (done // unit, of // unit, so_far, float(values[place]), gaps[place], trusts[place])
-                keeper.history.append(Round(phase, *numbers, *checked, time.perf_counter() - self.begun))
+                keeper.history.append(Round(phase, *numbers, *checked, beside, time.perf_counter() - self.begun))
 
 
 def _rank(loss: nn.Module) -> int:

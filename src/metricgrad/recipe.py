@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
@@ -31,8 +32,10 @@ NUMBERS = (
     ("surrogate_rate", POSITIVE, LARGEST),
     ("clip", POSITIVE, LARGEST),
     ("anchor", 0, LARGEST),
+    ("anchor_end", 0, LARGEST),
     ("noise", 0, LARGEST),
     ("relational", 0, LARGEST),
+    ("margin", 0, LARGEST),
     ("trust", -1, 1),
 )
 
@@ -62,8 +65,9 @@ class Recipe:
         Weigh the rows of a stratified set so that classes count as they do in the data.
     warmup : int
         Model steps of cross-entropy before the first round. Every loss gets them, baselines too.
-    anchor : float
-        How much cross-entropy is mixed into a surrogate the model follows; other losses are followed as they are.
+    anchor, anchor_end : float
+        How much cross-entropy is mixed into a surrogate the model follows, in the first round and in the last, along a
+        cosine between; other losses are followed as they are.
     learning_rate, surrogate_rate : float
         Of the two Adams.
     schedule : {"cosine", "constant"}
@@ -88,6 +92,12 @@ class Recipe:
         least `trust`, for at most `trust_cap` steps; -1 is never.
     check_every : int
         Rounds between looks at the validation rows.
+    companion : bool
+        Whether beside a surrogate a copy of the model goes on with cross-entropy, on the same sets, to compete with it
+        on the validation rows in the end.
+    margin : float
+        By how many standard errors the model that followed a surrogate must lose less on the validation rows than the
+        best that followed cross-entropy, to be kept.
     """
 
     name: str = "default"
@@ -102,6 +112,7 @@ class Recipe:
     restore: bool = True
     warmup: int = 3_000
     anchor: float = 0.3
+    anchor_end: float = 0.3
     learning_rate: float = 1e-3
     surrogate_rate: float = 3e-4
     schedule: str = "cosine"
@@ -115,6 +126,8 @@ class Recipe:
     trust: float = 0.8
     trust_cap: int = 3_000
     check_every: int = 50
+    companion: bool = True
+    margin: float = 1.0
 
     def __post_init__(self) -> None:
         for choice, allowed in CHOICES.items():
@@ -130,7 +143,7 @@ class Recipe:
                 continue
             if not _is_number(value) or not low <= float(value) <= high:
                 raise ValueError(f"{number}: expected {_between(low, high)}, got {value!r}")
-        for flag in ("restore", "standardise"):
+        for flag in ("restore", "standardise", "companion"):
             if not isinstance(getattr(self, flag), bool):
                 raise ValueError(f"{flag}: expected True or False, got {getattr(self, flag)!r}")
         share: Any = self.positive_share
@@ -142,11 +155,20 @@ class Recipe:
         """Model steps in all."""
         return self.warmup + self.rounds * self.model_steps
 
+    def anchor_at(self, step: int, steps: int) -> float:
+        """Return how much cross-entropy is mixed in at one of some steps."""
+        return self.anchor_end + (self.anchor - self.anchor_end) * fallen(step, steps)
+
     def share_of(self, prevalence: float) -> float | None:
         """Return the share of positives in a set drawn from data of this prevalence; None for a natural draw."""
         if self.positive_share != "auto":
             return None if self.positive_share is None else float(self.positive_share)
         return min(max(prevalence, 0.25), 0.75)
+
+
+def fallen(step: int, steps: int) -> float:
+    """Return how far a cosine from 1 to 0 has come after some of its steps."""
+    return (1 + math.cos(math.pi * min(step / max(steps, 1), 1))) / 2
 
 
 def _is_number(value: Any) -> bool:
@@ -173,6 +195,7 @@ RECIPES = {
         restore=False,
         warmup=0,
         anchor=0.0,
+        anchor_end=0.0,
         learning_rate=1e-5,
         surrogate_rate=1e-5,
         schedule="constant",
@@ -184,6 +207,8 @@ RECIPES = {
         standardise=False,
         trust=-1.0,
         check_every=1_000,
+        companion=False,
+        margin=0.0,
     ),
 }
 

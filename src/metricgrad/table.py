@@ -12,7 +12,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import _check_sample_weight
 
-from metricgrad.trainer import Rows
+from metricgrad.guard import Rows
 
 Array = NDArray[Any]
 MERGED_ROWS, MERGED_CELLS = 10_000, 10_000_000

@@ -2,37 +2,46 @@
 
 from __future__ import annotations
 
-import math
 import time
 import warnings
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from metricgrad.baselines import CrossEntropy
+from metricgrad.guard import Guard, Rows, scores_of
 from metricgrad.loss import SurrogateLoss, clip_gradients
 from metricgrad.metrics import Metric
-from metricgrad.recipe import Recipe
+from metricgrad.recipe import Recipe, fallen
 from metricgrad.sampling import SetSampler
-
-
-class Rows(NamedTuple):
-    """Features `(rows, features)`, targets `(rows,)` and, if any, weights `(rows,)`."""
-
-    x: Tensor
-    y: Tensor
-    w: Tensor | None = None
 
 
 @dataclass(frozen=True)
 class Round:
-    """What one round did: model steps so far, the loss followed, how true it is, the true loss on validation rows."""
+    """What one round did.
+
+    Parameters
+    ----------
+    phase, number, of : str, int, int
+        `"warm-up"` or `"rounds"`, and where in it.
+    steps : int
+        Model steps so far.
+    loss, gap : float
+        The loss followed, and how far it is from the metric.
+    trust : float
+        Spearman correlation of surrogate and metric on fresh sets of the current model.
+    validation, companion : float
+        True loss on the validation rows: of the model, and of its companion that goes on with cross-entropy.
+    best : bool
+        Whether no model lost less on the validation rows so far.
+    seconds : float
+        Since the start.
+    """
 
     phase: str
     number: int
@@ -43,6 +52,7 @@ class Round:
     trust: float
     validation: float
     best: bool
+    companion: float
     seconds: float
 
 
@@ -52,8 +62,7 @@ def train(
     rows: Rows,
     recipe: Recipe,
     *,
-    validation: Rows | None = None,
-    metric: Metric | None = None,
+    guard: Guard | None = None,
     seed: int = 0,
 ) -> Generator[Round, None, None]:
     """Train a model in place, yielding every round; when the generator ends or is closed, the model is the best seen.
@@ -69,87 +78,115 @@ def train(
         What to train on.
     recipe : Recipe
         How.
-    validation, metric : Rows, Metric
-        Where and by what the best model is chosen, the cross-entropy start included; without, the last one stays.
+    guard : Guard, optional
+        Chooses the best model on validation rows, the cross-entropy start included; without, the last one stays.
     seed : int
         Of the draws.
     """
-    weighted = all(m.takes_weights for m in (metric, getattr(loss, "metric", None)) if isinstance(m, Metric))
-    sets = Draws(rows, recipe, seed, weighted)
-    guard = Guard(model, metric if metric is None or recipe.form == "zero" else metric.best, validation)
+    judges = (guard.metric if guard else None, getattr(loss, "metric", None))
+    sets = Draws(rows, recipe, seed, all(m.takes_weights for m in judges if isinstance(m, Metric)))
+    learned = isinstance(loss, SurrogateLoss)
     begun = time.perf_counter()
     try:
         yield from _warm_up(model, sets, recipe, guard, begun)
         trust = earn_trust(model, loss, sets, recipe)
-        optimizer, pace = build_optimizer(_learnable(model, loss), recipe, recipe.rounds * recipe.model_steps)
+        steps = recipe.rounds * recipe.model_steps
+        followers = [Follower(model, loss, recipe, steps)]
+        if guard and learned and recipe.companion:
+            followers.append(Follower(deepcopy(model), CrossEntropy(), recipe, steps))
         for number in range(recipe.rounds):  # line 2
             if recipe.first == "surrogate":
                 _surrogate_steps(model, loss, sets, recipe)
-            value = _model_steps(model, loss, sets, recipe, optimizer, pace, recipe.model_steps)  # lines 3-7
+            value = _model_steps(followers, sets, recipe, recipe.model_steps)  # lines 3-7
             if recipe.first == "model":
                 _surrogate_steps(model, loss, sets, recipe)  # lines 8-12
             checked = _UNSEEN
             if number + 1 == recipe.rounds or due(number, recipe):
-                checked, trust = guard.check(), _trust(model, loss, sets, recipe)
+                trust = _trust(model, loss, sets, recipe)
+                checked = _check(guard, followers) if guard else checked
             gap = loss.gap if isinstance(loss, SurrogateLoss) else _NAN
-            steps = recipe.warmup + (number + 1) * recipe.model_steps
-            yield Round("rounds", number + 1, recipe.rounds, steps, value, gap, trust, *checked, _since(begun))
+            so_far = recipe.warmup + (number + 1) * recipe.model_steps
+            yield Round("rounds", number + 1, recipe.rounds, so_far, value, gap, trust, *checked, _since(begun))
     finally:
-        guard.restore()
+        if guard:
+            guard.restore(model, learned)
+        model.eval()
 
 
-CHUNK = 65_536
-"""Rows scored at a time where there may be many."""
 ALIKE = 0.003
 """Sets whose true losses spread less than this share of their range have no order to get right."""
 TRUST_SETS = 32
 """Fresh sets on which the surrogate is compared with the metric."""
 _NAN = float("nan")
-_UNSEEN = (_NAN, False)
+_UNSEEN = (_NAN, False, _NAN)
 
 
-def _warm_up(model: nn.Module, sets: Draws, recipe: Recipe, guard: Guard, begun: float) -> Generator[Round, None, None]:
+def _warm_up(
+    model: nn.Module, sets: Draws, recipe: Recipe, guard: Guard | None, begun: float
+) -> Generator[Round, None, None]:
     """Give every loss the same start: steps of cross-entropy; without them, the model as it came."""
     if not recipe.warmup:
-        guard.check()
+        if guard:
+            guard.check(model, bold=False)
         return
-    optimizer, pace = build_optimizer(_learnable(model), recipe, recipe.warmup)
+    start = Follower(model, CrossEntropy(), recipe, recipe.warmup)
     for number, done in enumerate(range(0, recipe.warmup, recipe.model_steps)):
         steps = min(recipe.model_steps, recipe.warmup - done)
-        value = _model_steps(model, CrossEntropy(), sets, recipe, optimizer, pace, steps)
+        value = _model_steps([start], sets, recipe, steps)
         last = done + steps == recipe.warmup
-        checked = guard.check() if last or due(number, recipe) else _UNSEEN
+        checked = (*guard.check(model, bold=False), _NAN) if guard and (last or due(number, recipe)) else _UNSEEN
         so_far = done + steps
         yield Round("warm-up", so_far, recipe.warmup, so_far, value, _NAN, _NAN, *checked, _since(begun))
 
 
-def _model_steps(
-    model: nn.Module,
-    loss: nn.Module,
-    sets: Draws,
-    recipe: Recipe,
-    optimizer: torch.optim.Optimizer,
-    pace: torch.optim.lr_scheduler.LRScheduler,
-    steps: int,
-) -> float:
-    """Lines 4-7: the model follows the loss."""
-    model.train()
-    anchor, total = CrossEntropy(), torch.zeros(())
-    for x, y, w in sets.draw(steps, recipe.sets):
-        optimizer.zero_grad()
-        scores = model(x)
-        value = loss(scores, y, w)
-        if recipe.anchor and isinstance(loss, SurrogateLoss):
-            value = value + recipe.anchor * anchor(scores, y, w)
+class Follower:
+    """A model, the loss it follows, and the optimizer that moves it: by some steps in all."""
+
+    def __init__(self, model: nn.Module, loss: nn.Module, recipe: Recipe, steps: int) -> None:
+        self.model, self.loss, self.recipe = model, loss, recipe
+        self.taken, self.steps = 0, steps
+        self.optimizer, self.pace = build_optimizer(_learnable(model, loss), recipe, steps)
+
+    def step(self, x: Tensor, y: Tensor, w: Tensor | None) -> Tensor:
+        """Follow the loss on some sets, and return it."""
+        self.optimizer.zero_grad()
+        scores = self.model(x)
+        value: Tensor = self.loss(scores, y, w)
+        anchor = self.recipe.anchor_at(self.taken, self.steps) if isinstance(self.loss, SurrogateLoss) else 0.0
+        if anchor:
+            value = value + anchor * CrossEntropy()(scores, y, w)
         value.backward()
-        if recipe.clip is not None:
-            clip_gradients(model, recipe.clip)
-        optimizer.step()
-        pace.step()
-        total += value.detach()
+        if self.recipe.clip is not None:
+            clip_gradients(self.model, self.recipe.clip)
+        self.optimizer.step()
+        self.pace.step()
+        self.taken += 1
+        return value.detach()
+
+
+def _model_steps(followers: Sequence[Follower], sets: Draws, recipe: Recipe, steps: int) -> float:
+    """Lines 4-7: the model follows the loss, its companion cross-entropy, on the same sets with the same dropout."""
+    total = torch.zeros(())
+    for follower in followers:
+        follower.model.train()
+    for x, y, w in sets.draw(steps, recipe.sets):
+        chance = torch.get_rng_state() if len(followers) > 1 else None
+        total += followers[0].step(x, y, w)
+        for companion in followers[1:]:
+            assert chance is not None
+            torch.set_rng_state(chance)
+            companion.step(x, y, w)
     if not bool(total.isfinite()):
         raise ValueError(f"loss: expected finite numbers while training, got {float(total)}; are the features scaled?")
     return float(total) / steps
+
+
+def _check(guard: Guard, followers: Sequence[Follower]) -> tuple[float, bool, float]:
+    """Look at the validation rows: the loss of the companion, if there is one, and of the model."""
+    beside = _NAN
+    for companion in followers[1:]:
+        beside, _ = guard.check(companion.model, bold=False)
+    return *guard.check(followers[0].model, bold=True), beside
 
 
 def _surrogate_steps(
@@ -161,21 +198,14 @@ def _surrogate_steps(
         return
     if recipe.refine_mode == "eval":
         asked = steps * recipe.refine_sets
-        loss.refine(*sets.scored(partial(_scores, model), asked, recipe.noise, stream), steps)
+        loss.refine(*sets.scored(partial(scores_of, model), asked, recipe.noise, stream), steps)
         return
     for x, y, w in sets.draw(steps, recipe.refine_sets, stream):
-        judged = _scores(model, x) if recipe.refine_mode == "both" else None
+        judged = scores_of(model, x) if recipe.refine_mode == "both" else None
         model.train()
         with torch.no_grad():
             scores = model(x)
         loss.refine(sets.noisy(scores, recipe.noise, stream), y, w, judged=judged)
-
-
-@torch.no_grad()
-def _scores(model: nn.Module, x: Tensor) -> Tensor:
-    model.eval()
-    scores: Tensor = model(x)
-    return scores
 
 
 def _trust(model: nn.Module, loss: nn.Module, sets: Draws, recipe: Recipe) -> float:
@@ -186,7 +216,7 @@ def _trust(model: nn.Module, loss: nn.Module, sets: Draws, recipe: Recipe) -> fl
     """
     if not isinstance(loss, SurrogateLoss) or (sets.whole and not recipe.noise):
         return _NAN
-    return trust_on(loss, *sets.scored(partial(_scores, model), TRUST_SETS, recipe.noise, "trust"))
+    return trust_on(loss, *sets.scored(partial(scores_of, model), TRUST_SETS, recipe.noise, "trust"))
 
 
 def trust_on(loss: SurrogateLoss, scores: Tensor, targets: Tensor, weights: Tensor | None) -> float:
@@ -231,7 +261,7 @@ def build_optimizer(
     optimizer = torch.optim.Adam(learnable, recipe.learning_rate, fused=True)
 
     def pace(step: int) -> float:
-        return 1.0 if recipe.schedule == "constant" else (1 + math.cos(math.pi * min(step / max(steps, 1), 1))) / 2
+        return 1.0 if recipe.schedule == "constant" else fallen(step, steps)
 
     return optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, pace)
 
@@ -297,31 +327,3 @@ class Draws:
     def _labels(self, sets: int) -> tuple[Tensor, Tensor]:
         _, y, w = self.rows
         return y.expand(sets, -1), (torch.ones_like(y) if w is None else w).expand(sets, -1)
-
-
-class Guard:
-    """Keeps the model that loses least on validation rows."""
-
-    def __init__(self, model: nn.Module, metric: Metric | None, validation: Rows | None) -> None:
-        self.model, self.metric, self.validation = model, metric, validation
-        self.least = float("inf")
-        self.state: dict[str, Tensor] | None = None
-
-    def check(self, scores: Tensor | None = None) -> tuple[float, bool]:
-        """Return the true loss on the validation rows, and whether it is the least so far."""
-        if self.metric is None or self.validation is None:
-            return _UNSEEN
-        x, y, w = self.validation
-        if scores is None:
-            scores = torch.cat([_scores(self.model, part) for part in x.split(CHUNK)])
-        now = float(self.metric(scores, y, w))
-        if now < self.least:
-            self.least, self.state = now, deepcopy(self.model.state_dict())
-            return now, True
-        return now, False
-
-    def restore(self) -> None:
-        """Give the model the best weights seen, if any were compared."""
-        if self.state is not None:
-            self.model.load_state_dict(self.state)
-        self.model.eval()

@@ -1,0 +1,144 @@
+"""The guard: keeps the models that lose least on validation rows, and says whether a learned loss was worth following.
+
+Two models compete: the best one that followed cross-entropy, which is safe, and the best one that followed the loss.
+The second wins if it loses less by more than the noise of the validation rows explains.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from metricgrad.metrics import Metric
+from metricgrad.recipe import Recipe
+from metricgrad.resampling import standard_error
+
+CHUNK = 65_536
+"""Rows scored at a time where there may be many."""
+NAN = float("nan")
+
+
+class Rows(NamedTuple):
+    """Features `(rows, features)`, targets `(rows,)` and, if any, weights `(rows,)`."""
+
+    x: Tensor
+    y: Tensor
+    w: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Which model was kept, and why.
+
+    Parameters
+    ----------
+    followed : bool
+        Whether it is the one that followed the loss; else it followed cross-entropy.
+    gain : float
+        How much less the best model of the loss loses on the validation rows than the best of cross-entropy; NaN if
+        one of them was never looked at.
+    error : float
+        Standard error of the gain, by drawing the validation rows anew; NaN if nothing depends on it.
+
+    Examples
+    --------
+    >>> print(Verdict(True, 0.031, 0.012))
+    kept the model that followed the metric: +0.0310 on the validation rows, standard error 0.0120
+    >>> print(Verdict(False, 0.004, 0.012))
+    kept cross-entropy: the metric's model gained +0.0040 on the validation rows, noise (standard error 0.0120)
+    """
+
+    followed: bool
+    gain: float
+    error: float
+
+    def __str__(self) -> str:
+        if self.gain != self.gain:
+            return "kept the model that followed the metric" if self.followed else "kept cross-entropy"
+        if self.followed:
+            error = "" if self.error != self.error else f", standard error {self.error:.4f}"
+            return f"kept the model that followed the metric: {self.gain:+.4f} on the validation rows{error}"
+        if self.gain <= 0:
+            return f"kept cross-entropy: the metric's model gained {self.gain:+.4f} on the validation rows"
+        return (
+            f"kept cross-entropy: the metric's model gained {self.gain:+.4f} on the validation rows, noise "
+            f"(standard error {self.error:.4f})"
+        )
+
+
+@dataclass
+class Best:
+    """The model of one course that loses least so far: its loss, its weights, its scores of the validation rows."""
+
+    least: float = float("inf")
+    state: dict[str, Tensor] = field(default_factory=dict)
+    scores: Tensor | None = None
+
+
+class Guard:
+    """Keeps the best models by a metric on validation rows, and chooses between them.
+
+    Parameters
+    ----------
+    validation : Rows
+        Where models are judged.
+    metric : Metric
+        By what; at the best threshold of the rows, unless the recipe trains at zero.
+    recipe : Recipe
+        Says by how many standard errors a learned loss must win.
+
+    Attributes
+    ----------
+    safe, bold : Best
+        Of cross-entropy, and of the loss.
+    verdict : Verdict or None
+        Which of them was kept, once it is over.
+    """
+
+    def __init__(self, validation: Rows, metric: Metric, recipe: Recipe) -> None:
+        self.validation = validation
+        self.metric = metric if recipe.form == "zero" else metric.best
+        self.margin = recipe.margin
+        self.safe, self.bold = Best(), Best()
+        self.verdict: Verdict | None = None
+
+    def check(self, model: nn.Module, bold: bool, scores: Tensor | None = None) -> tuple[float, bool]:
+        """Return the true loss of a model on the validation rows, and whether it is the least of all so far."""
+        x, y, w = self.validation
+        if scores is None:
+            scores = scores_of(model, x)
+        now = float(self.metric(scores, y, w))
+        before = min(self.safe.least, self.bold.least)
+        own = self.bold if bold else self.safe
+        if now < own.least:
+            own.least, own.state, own.scores = now, deepcopy(model.state_dict()), scores
+        return now, now < before
+
+    def choose(self, learned: bool) -> Verdict:
+        """Say which model is to be kept: of two losses made by hand the better, a learned one only if it surely is."""
+        gain, error = self.safe.least - self.bold.least, NAN
+        if self.bold.scores is None or self.safe.scores is None:
+            return Verdict(self.bold.scores is not None, NAN, error)
+        if learned and self.margin and gain > 0:
+            _, y, w = self.validation
+            error = standard_error(self.metric, self.safe.scores, self.bold.scores, y, w)
+            return Verdict(gain > self.margin * error, gain, error)
+        return Verdict(gain > 0, gain, error)
+
+    def restore(self, model: nn.Module, learned: bool) -> None:
+        """Give a model the weights to be kept, if any were looked at."""
+        self.verdict = self.choose(learned)
+        kept = self.bold if self.verdict.followed else self.safe
+        if kept.state:
+            model.load_state_dict(kept.state)
+
+
+@torch.no_grad()
+def scores_of(model: nn.Module, x: Tensor) -> Tensor:
+    """Score rows in evaluation mode, some at a time where they are many."""
+    model.eval()
+    return torch.cat([model(part) for part in x.split(CHUNK)]) if x.ndim == 2 else model(x)

@@ -1,0 +1,158 @@
+"""The guard keeps what validation rows say is best, and a learned loss must win by more than their noise."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from metricgrad.baselines import CrossEntropy
+from metricgrad.guard import Guard, Rows, Verdict, scores_of
+from metricgrad.loss import SurrogateLoss
+from metricgrad.metrics import Metric, auc, f1
+from metricgrad.model import build_model
+from metricgrad.recipe import Recipe
+from metricgrad.resampling import standard_error
+from metricgrad.trainer import train
+
+RECIPE = Recipe(warmup=6, rounds=4, set_size=50, refine_sets=4, trust=-1.0, check_every=1)
+
+
+def table(n: int = 300, seed: int = 0) -> Rows:
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, 5, generator=generator)
+    return Rows(x, (x[:, 0] - x[:, 1] + torch.randn(n, generator=generator) > 1).float())
+
+
+class Fixed(nn.Module):
+    """A model that scores a row by its first feature, and how much it is told to trust it."""
+
+    def __init__(self, good: float) -> None:
+        super().__init__()
+        self.good = nn.Parameter(torch.tensor(good))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x[..., 0] * self.good - x[..., 1] * self.good + x[..., 2] * (1 - self.good)
+
+
+def judged(safe: float, bold: float, margin: float, learned: bool = True, n: int = 300) -> tuple[Verdict, float]:
+    guard, model = Guard(table(n, 1), auc, replace(RECIPE, margin=margin)), Fixed(0.0)
+    guard.check(Fixed(safe), bold=False)
+    guard.check(Fixed(bold), bold=True)
+    guard.restore(model, learned)
+    assert guard.verdict is not None
+    return guard.verdict, model.good.item()
+
+
+def test_a_clear_winner_is_kept_and_a_loser_is_not() -> None:
+    verdict, kept = judged(0.2, 1.0, margin=1.0)
+    assert verdict.followed
+    assert verdict.gain > verdict.error > 0
+    assert kept == 1.0
+    verdict, kept = judged(1.0, 0.2, margin=1.0)
+    assert not verdict.followed
+    assert verdict.gain < 0
+    assert kept == 1.0
+
+
+def test_a_gain_within_the_noise_is_not_kept_unless_no_margin_is_asked_for() -> None:
+    verdict, kept = judged(0.6, 0.61, margin=9.0)
+    assert 0 < verdict.gain <= 9 * verdict.error
+    assert not verdict.followed
+    assert kept == pytest.approx(0.6)
+    assert "noise" in str(verdict)
+    assert judged(0.6, 0.61, margin=0.0)[1] == pytest.approx(0.61)
+
+
+def test_a_loss_made_by_hand_needs_no_margin() -> None:
+    assert judged(0.6, 0.61, margin=9.0, learned=False)[1] == pytest.approx(0.61)
+
+
+def test_equal_models_leave_cross_entropy_in_place() -> None:
+    assert not judged(0.5, 0.5, margin=0.0)[0].followed
+
+
+def test_nothing_looked_at_is_nothing_to_restore() -> None:
+    guard, model = Guard(table(), auc, RECIPE), Fixed(0.7)
+    guard.restore(model, learned=True)
+    assert guard.verdict == Verdict(False, pytest.approx(math.nan, nan_ok=True), pytest.approx(math.nan, nan_ok=True))
+    assert model.good.item() == pytest.approx(0.7)
+
+
+def test_the_error_of_a_difference_is_that_of_repeated_experiments() -> None:
+    """Oracle: how much the difference varies over fresh validation rows."""
+    differences, errors = [], []
+    for seed in range(60):
+        rows = table(400, 100 + seed)
+        one, other = (scores_of(Fixed(good), rows.x) for good in (0.5, 0.8))
+        differences.append(float(auc(one, rows.y) - auc(other, rows.y)))
+        errors.append(standard_error(auc, one, other, rows.y, seed=seed))
+    assert np.mean(errors) == pytest.approx(np.std(differences, ddof=1), rel=0.3)
+
+
+@pytest.mark.parametrize("metric", [auc, f1.best])
+def test_the_error_falls_with_the_root_of_the_rows_and_is_paired(metric: Metric) -> None:
+    def error(n: int, first: float, second: float) -> float:
+        rows = table(n, 3)
+        return standard_error(metric, *(scores_of(Fixed(good), rows.x) for good in (first, second)), rows.y, draws=200)
+
+    assert error(6400, 0.4, 0.8) == pytest.approx(error(400, 0.4, 0.8) / 4, rel=0.35)
+    assert error(400, 0.8, 0.8) == 0
+    assert error(400, 0.79, 0.8) < error(400, 0.4, 0.8) / 3
+
+
+def test_a_metric_without_weights_is_judged_on_rows_drawn_anew() -> None:
+    rows = table(500, 4)
+    scores = [scores_of(Fixed(good), rows.x) for good in (0.4, 0.8)]
+    plain = replace(auc, name="plain", takes_weights=False)
+    drawn, weighed = (standard_error(metric, *scores, rows.y, draws=300) for metric in (plain, auc))
+    assert drawn == pytest.approx(weighed, rel=0.25)
+
+
+@given(st.integers(2, 40), st.integers(0, 1000))
+def test_the_error_of_anything_is_a_number(n: int, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    one, other = torch.randn(2, n, generator=generator).round()
+    y = (torch.rand(n, generator=generator) < 0.2).float()
+    for metric in (auc, f1.best):
+        assert 0 <= standard_error(metric, one, other, y, draws=8) <= 1
+
+
+# ---- the companion -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", ["linear", "mlp"])
+def test_the_companion_is_the_very_run_of_cross_entropy(model: str) -> None:
+    def run(loss: nn.Module, recipe: Recipe) -> list[tuple[float, float]]:
+        torch.manual_seed(0)
+        network = build_model(model, 5)
+        torch.manual_seed(0)
+        rounds = train(network, loss, table(), recipe, guard=Guard(table(200, 1), auc, recipe), seed=2)
+        return [(done.validation, done.companion) for done in rounds if done.phase == "rounds"]
+
+    plain = run(CrossEntropy(), RECIPE)
+    beside = run(SurrogateLoss("auc"), RECIPE)
+    assert [companion for _, companion in beside] == [own for own, _ in plain]
+    assert all(math.isnan(companion) for _, companion in plain)
+    assert all(math.isnan(companion) for _, companion in run(SurrogateLoss("auc"), replace(RECIPE, companion=False)))
+    assert [own for own, _ in beside] == [own for own, _ in run(SurrogateLoss("auc"), replace(RECIPE, companion=False))]
+
+
+def test_a_surrogate_that_gains_nothing_ends_exactly_at_cross_entropy() -> None:
+    recipe = replace(RECIPE, warmup=60, rounds=30, learning_rate=0.02, margin=1e9)
+    ends = []
+    for loss in (CrossEntropy(), SurrogateLoss("auc")):
+        network = build_model("mlp", 5)
+        torch.manual_seed(0)
+        guard = Guard(table(200, 1), auc, recipe)
+        list(train(network, loss, table(), recipe, guard=guard, seed=2))
+        ends.append(network.state_dict())
+    assert guard.verdict is not None
+    assert not guard.verdict.followed
+    assert all(torch.equal(value, ends[1][name]) for name, value in ends[0].items())
