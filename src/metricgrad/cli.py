@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 import sys
 import traceback
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from metricgrad import table_commands
 from metricgrad._version import __version__
 
 if TYPE_CHECKING:
@@ -87,6 +87,13 @@ def options(
     traceback: Annotated[bool, typer.Option("--traceback", help="Show where an error came from.")] = False,
 ) -> None:
     """Train models directly for the metric they are judged by: F1, average precision, AUC, MCC, or any black box."""
+
+
+# ---- one's own table -----------------------------------------------------------------------------------------------
+
+
+for command in (table_commands.fit, table_commands.predict, table_commands.evaluate):
+    app.command()(command)
 
 
 # ---- the demo ------------------------------------------------------------------------------------------------------
@@ -248,7 +255,8 @@ def reproduce(
     if plan.absent:
         typer.echo(f"Left out, for they are not held here: {', '.join(plan.absent)}.", err=True)
     store = Store(results / FILE)
-    _carry_out(carry_out(plan, store, command=_command(), engine=engine, n_jobs=jobs, address=address), store)
+    called = table_commands.command_line()
+    _carry_out(carry_out(plan, store, command=called, engine=engine, n_jobs=jobs, address=address), store)
     _show_tables(store, [name for name in TABLES if target in (name, "all")], plan)
     _write_report(results, results / "index.html")
 
@@ -256,11 +264,6 @@ def reproduce(
 def _names(text: str | None) -> list[str] | None:
     """Split names at commas, but not inside brackets: precision_at(0.02) is one name."""
     return None if text is None else [name.strip() for name in re.split(r",(?![^(]*\))", text) if name.strip()]
-
-
-def _command() -> str:
-    """Write down how this program was called."""
-    return shlex.join(["metricgrad", *sys.argv[1:]])
 
 
 def _carry_out(progress: Any, store: Any) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -33,6 +33,7 @@ from metricgrad.table_classifier import TableClassifier
 from metricgrad.target import Target
 from metricgrad.trainer import Round
 
+Record = TypeVar("Record", Round, Verdict, Recipe)
 FORMAT = 1
 STATE, WEIGHTS, CARD = "model.json", "weights.safetensors", "README.md"
 FILES = {STATE, WEIGHTS, CARD, CURVE}
@@ -202,13 +203,15 @@ def _classifier(state: dict[str, Any], weights: dict[str, torch.Tensor], feature
     metric: Any = str(state["metric"])
     with suppress(ValueError):  # a metric that was code, which is not run
         metric = read_metric(metric)
-    inner = MetricClassifier(metric, str(kept["method"]), str(kept["network"]), Recipe(**kept["recipe"]))
+    inner = MetricClassifier(
+        metric, str(kept["method"]), str(kept["network"]), Recipe(**_known(Recipe, kept["recipe"]))
+    )
     inner.network_ = _network(str(kept["network"]), features, weights)
     inner.centre_, inner.scale_ = (_vector(weights[key], features) for key in ("centre", "scale"))
     inner.threshold_, inner.validation_loss_ = float(kept["threshold"]), float(kept["validation_loss"])
     inner.interrupted_ = bool(kept["interrupted"])
-    inner.verdict_ = None if kept["verdict"] is None else Verdict(**_with_nan(kept["verdict"]))
-    inner.history_ = [Round(**_with_nan(done)) for done in state["history"]]
+    inner.verdict_ = None if kept["verdict"] is None else _record(Verdict, kept["verdict"])
+    inner.history_ = [_record(Round, done) for done in state["history"]]
     inner.classes_, inner.n_features_in_ = np.array([0.0, 1.0]), features
     return inner
 
@@ -228,6 +231,11 @@ def _vector(values: torch.Tensor, features: int) -> Any:
     return values.double().numpy()
 
 
-def _with_nan(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an entry with NaN where JSON had nothing."""
-    return {key: math.nan if value is None else value for key, value in entry.items()}
+def _record(kind: type[Record], entry: Mapping[str, Any]) -> Record:
+    """Return a record of what happened, with NaN where nothing is known: this version may keep more than that one."""
+    known = {key: value for key, value in _known(kind, entry).items() if value is not None}
+    return kind(**{**dict.fromkeys(kind.__dataclass_fields__, math.nan), **known})
+
+
+def _known(kind: type[Record], entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in entry.items() if key in kind.__dataclass_fields__}

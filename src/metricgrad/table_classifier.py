@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Collection
 from typing import Any
@@ -26,6 +27,7 @@ from metricgrad.splits import group_part, latest_part
 from metricgrad.target import Target, check_column, infer_target
 
 Array = NDArray[Any]
+LOG = logging.getLogger(__name__)
 FEW = 30
 """Positive rows below which the metric on validation rows is mostly noise."""
 
@@ -134,7 +136,8 @@ class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         targets = self.target_.classes(cells["target"])
         there = np.flatnonzero(np.isfinite(targets))
         features, targets = features.iloc[there], targets[there]
-        self.notes_ = [said, *_left_out(len(frame) - len(there)), *_few(targets)]
+        self.notes_: list[str] = []
+        self._note(said, *_left_out(len(frame) - len(there)), *_few(targets))
         self.data_ = {"rows": len(targets), "positives": int(targets.sum())}
         kept = {argument: given.iloc[there] for argument, given in cells.items()}
         weights = _weights(kept["weights"]) if "weights" in kept else None
@@ -149,7 +152,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self, metric: Metric, features: pd.DataFrame, targets: Array, weights: Array | None, validation: Array | None
     ) -> None:
         schema = infer_columns(features, self.ignore)
-        self.notes_ += schema.describe()
+        self._note(*schema.describe())
         for name, auc in leaking(features, schema.used, targets):
             warnings.warn(
                 f"{name!r} alone tells the target (AUC {auc:.4f}): was it filled in later? Then ignore it", stacklevel=3
@@ -166,6 +169,12 @@ class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         self.pipeline_ = Pipeline([("preparation", Preparation(schema)), ("model", model)])
         self.pipeline_.fit(features, targets, model__sample_weight=weights, model__validation=validation)
+
+    def _note(self, *lines: str) -> None:
+        """Keep what was inferred, and log it, so that it can be shown before training begins."""
+        self.notes_ += lines
+        for line in lines:
+            LOG.info("%s", line)
 
     def _validation(
         self, groups: pd.Series[Any] | None, times: pd.Series[Any] | None, targets: Array
