@@ -380,7 +380,7 @@ def toy() -> Rows:
     return Rows(x, y)
 
 
-STEPS = Recipe(warmup=0, rounds=20, anchor=0.0, anchor_end=0.0, set_size=100, learning_rate=0.05, trust=-1.0)
+STEPS = Recipe(warmup=0, rounds=20, anchor=0.0, set_size=100, learning_rate=0.05, trust=-1.0)
 
 
 @each

@@ -98,7 +98,7 @@ def test_a_universal_start_is_nearer_to_the_metric_than_one_from_scratch(converg
 
 
 def test_looking_at_test_rows_changes_nothing(convergence: Figure3) -> None:
-    recipe = replace(SHORT, warmup=0, anchor=0.0, anchor_end=0.0, trust=-1.0)
+    recipe = replace(SHORT, warmup=0, anchor=0.0, trust=-1.0)
     parts, f1 = prepared("breast_cancer", 0, recipe.standardise), get_metric("f1")
     with torch.random.fork_rng(devices=[]):
         model = build_model("small", parts.train.x.shape[1], 0)

@@ -25,7 +25,6 @@ def test_the_recipe_of_the_paper_is_what_its_authors_did() -> None:
         "restore": False,
         "warmup": 0,
         "anchor": 0.0,
-        "anchor_end": 0.0,
         "companion": False,
         "margin": 0.0,
         "learning_rate": 1e-5,

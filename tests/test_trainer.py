@@ -166,7 +166,8 @@ def test_validation_rows_are_looked_at_as_often_as_asked_and_at_the_end() -> Non
 def test_a_frozen_surrogate_is_never_refined() -> None:
     loss = Recorder(frozen=True)
     before = state_of(loss.surrogate)
-    trained(loss, replace(QUICK, trust=0.9))
+    with pytest.warns(UserWarning, match=r"surrogate of AUC is not faithful yet: .* cosine .* was -?0\.\d+, below 0\.3"):
+        trained(loss, replace(QUICK, trust=0.9))
     assert "surrogate" not in loss.calls
     assert same(before, loss.surrogate.state_dict())
 
@@ -223,8 +224,8 @@ class Silent(SurrogateLoss):
 
 
 def test_an_anchor_mixes_cross_entropy_into_a_surrogate() -> None:
-    recipe = replace(QUICK, warmup=0, anchor=0.0, anchor_end=0.0)
-    anchored = trained(Silent(), replace(recipe, anchor=1.0, anchor_end=1.0))
+    recipe = replace(QUICK, warmup=0, anchor=0.0)
+    anchored = trained(Silent(), replace(recipe, anchor=1.0))
     assert same(state_of(anchored), state_of(trained(CrossEntropy(), recipe)))
     assert same(state_of(trained(Silent(), recipe)), state_of(build_model("linear", 5, seed=0)))
 

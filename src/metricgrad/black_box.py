@@ -106,6 +106,7 @@ def black_box(
         best_function=box.at_best if labels else None,
         takes_weights=box.takes_weights,
         bounded=box.bounded,
+        costly=True,
     )
 
 

@@ -323,7 +323,7 @@ def _outcome(run: Run, found: _Found, parts: Parts, protocols: Iterable[str], br
     names = (metric.name,) if brief else tuple(dict.fromkeys((metric.name, *LOSSES)))
     history = {
         name: [_short(getattr(done, name)) for done in found.history]
-        for name in ("steps", "validation", "companion", "loss", "gap", "trust")
+        for name in ("steps", "validation", "companion", "loss", "gap", "trust", "cosine")
     }
     return {
         "test": {name: {m: PROTOCOLS[name].score(m, *scored) for m in names} for name in protocols},
@@ -333,6 +333,7 @@ def _outcome(run: Run, found: _Found, parts: Parts, protocols: Iterable[str], br
         "subset": parts.data.subset,
         "setting": found.setting,
         "verdict": asdict(found.verdict) if found.verdict else None,
+        "faith": {name: getattr(found.history[-1], name) for name in ("trust", "cosine")} if found.history else None,
     } | ({} if brief else {"history": history})
 
 

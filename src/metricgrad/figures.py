@@ -154,7 +154,7 @@ def figure3(
         Where a threshold matters, test rows are cut where validation rows lose least, or at zero if the recipe's form
         says so.
     """
-    recipe, chosen = get_recipe(recipe, warmup=0, anchor=0.0, anchor_end=0.0, trust=-1.0), get_metric(metric)
+    recipe, chosen = get_recipe(recipe, warmup=0, anchor=0.0, trust=-1.0), get_metric(metric)
     if not recipe.rounds:
         raise ValueError("recipe: expected at least one round to show, got none")
     parts = prepared(dataset, seed, recipe.standardise)

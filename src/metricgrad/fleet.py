@@ -26,7 +26,7 @@ from metricgrad.metrics import Metric
 from metricgrad.model import Scorer
 from metricgrad.recipe import Recipe
 from metricgrad.stacked import Models, Surrogates
-from metricgrad.trainer import TRUST_SETS, Draws, Round, build_optimizer, due, earn_trust, trust_on
+from metricgrad.trainer import Draws, Round, build_optimizer, cosine_on, due, earn_trust, trust_on
 
 NAN = float("nan")
 
@@ -176,10 +176,9 @@ class _Fleet:
             if recipe.first == "surrogate":
                 self._refine()
             values = torch.zeros(len(self.members))
-            for step, (x, y, w) in enumerate(self.sets.draw(taken, recipe.sets), done):
+            for x, y, w in self.sets.draw(taken, recipe.sets):
                 optimizer.zero_grad()
-                anchor = recipe.anchor_at(step, steps)
-                each = self._losses(self.joint.follow(x), y, torch.ones_like(y) if w is None else w, anchor)
+                each = self._losses(self.joint.follow(x), y, torch.ones_like(y) if w is None else w)
                 each.sum().backward()
                 if recipe.clip is not None:
                     self.joint.clip(recipe.clip)
@@ -194,7 +193,7 @@ class _Fleet:
             names = ", ".join(type(self.members[i].loss).__name__ for i in self.gone.nonzero()[:, 0].tolist())
             warnings.warn(f"losses stopped being finite, their best model before is kept: {names}", stacklevel=3)
 
-    def _losses(self, scores: Tensor, y: Tensor, w: Tensor, anchor: float) -> Tensor:
+    def _losses(self, scores: Tensor, y: Tensor, w: Tensor) -> Tensor:
         """Return the loss of every member in order, surrogates anchored: `(members, sets, n)` -> `(members,)`."""
         learned = sum(len(group.losses) for group in self.groups)
         values = [loss(own, y, w) for loss, own in zip(self.by_hand, scores[learned:], strict=True)]
@@ -205,9 +204,9 @@ class _Fleet:
         losses = torch.cat([group(part, y, w) for group, part in zip(self.groups, parts, strict=True)])
         told = two_classes(y, w).to(losses.dtype)
         losses = (losses * told).sum(-1) / told.sum().clamp(min=1)
-        if anchor:
+        if self.recipe.anchor:
             rows = F.binary_cross_entropy_with_logits(own, y.expand_as(own), reduction="none") * w
-            losses = losses + anchor * rows.sum((-1, -2)) / w.sum()
+            losses = losses + self.recipe.anchor * rows.sum((-1, -2)) / w.sum()
         return torch.cat((losses, torch.stack(values))) if values else losses
 
     def _refine(self) -> None:
@@ -229,16 +228,17 @@ class _Fleet:
         group.refine(live, y.flatten(0, 1), w.flatten(0, 1), steps, judged, apart=True)
 
     def _check(self, phase: str, done: int, of: int, values: Tensor) -> None:
-        """Look at the validation rows, and at how far the surrogates can be trusted."""
+        """Look at the validation rows, and at how far the surrogates can be trusted; where they point, at the end."""
         recipe, count = self.recipe, len(self.members)
         scores = self.joint.judge(self.validation.x)
-        trusts, gaps = [NAN] * count, [NAN] * count
-        if self.groups and not (self.sets.whole and not recipe.noise):
+        faith, gaps = [(NAN, NAN)] * count, [NAN] * count
+        if self.groups and not self.sets.alike(recipe):
             losses = [loss for group in self.groups for loss in group.losses]
-            judge = partial(self.joint.judge, first=len(losses))
-            tried, y, w = self.sets.scored(judge, TRUST_SETS, recipe.noise, "trust")
+            tried, y, w = self.sets.fresh(partial(self.joint.judge, first=len(losses)), recipe)
             for place, loss in enumerate(losses):
-                trusts[place], gaps[place] = trust_on(loss, tried[place], y, w), loss.gap
+                rows = tried[place], y, w
+                faith[place] = trust_on(loss, *rows), cosine_on(loss, *rows) if done == of else NAN
+                gaps[place] = loss.gap
         so_far = done if phase == "warm-up" else recipe.warmup + done
         unit = 1 if phase == "warm-up" else recipe.model_steps
         self.gone[self.order] |= ~scores.isfinite().all(-1)
@@ -253,7 +253,7 @@ class _Fleet:
                 checked = keeper.guard.check(self.models[i], phase == "rounds", scores[place])
                 if not of:
                     continue
-                numbers = (done // unit, of // unit, so_far, float(values[place]), gaps[place], trusts[place])
+                numbers = (done // unit, of // unit, so_far, float(values[place]), gaps[place], *faith[place])
                 keeper.history.append(Round(phase, *numbers, *checked, beside, time.perf_counter() - self.begun))
 
 

@@ -56,6 +56,8 @@ class Metric:
         Whether rows may weigh differently.
     bounded : bool
         Whether the loss is known to lie in [0, 1].
+    costly : bool
+        Whether every set costs a call of somebody's function, so that it is asked sparingly.
 
     Examples
     --------
@@ -79,6 +81,7 @@ class Metric:
     best_function: Function | None = field(default=None, repr=False)
     takes_weights: bool = field(default=True, repr=False)
     bounded: bool = field(default=True, repr=False)
+    costly: bool = field(default=False, repr=False)
 
     @torch.no_grad()
     def __call__(self, scores: Any, targets: Any, weights: Any = None) -> Tensor:

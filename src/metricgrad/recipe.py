@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
@@ -32,7 +31,6 @@ NUMBERS = (
     ("surrogate_rate", POSITIVE, LARGEST),
     ("clip", POSITIVE, LARGEST),
     ("anchor", 0, LARGEST),
-    ("anchor_end", 0, LARGEST),
     ("noise", 0, LARGEST),
     ("relational", 0, LARGEST),
     ("margin", 0, LARGEST),
@@ -65,9 +63,8 @@ class Recipe:
         Weigh the rows of a stratified set so that classes count as they do in the data.
     warmup : int
         Model steps of cross-entropy before the first round. Every loss gets them, baselines too.
-    anchor, anchor_end : float
-        How much cross-entropy is mixed into a surrogate the model follows, in the first round and in the last, along a
-        cosine between; other losses are followed as they are.
+    anchor : float
+        How much cross-entropy is mixed into a surrogate the model follows; other losses are followed as they are.
     learning_rate, surrogate_rate : float
         Of the two Adams.
     schedule : {"cosine", "constant"}
@@ -111,8 +108,7 @@ class Recipe:
     positive_share: float | str | None = "auto"
     restore: bool = True
     warmup: int = 3_000
-    anchor: float = 0.3
-    anchor_end: float = 0.3
+    anchor: float = 0.1
     learning_rate: float = 1e-3
     surrogate_rate: float = 3e-4
     schedule: str = "cosine"
@@ -155,20 +151,11 @@ class Recipe:
         """Model steps in all."""
         return self.warmup + self.rounds * self.model_steps
 
-    def anchor_at(self, step: int, steps: int) -> float:
-        """Return how much cross-entropy is mixed in at one of some steps."""
-        return self.anchor_end + (self.anchor - self.anchor_end) * fallen(step, steps)
-
     def share_of(self, prevalence: float) -> float | None:
         """Return the share of positives in a set drawn from data of this prevalence; None for a natural draw."""
         if self.positive_share != "auto":
             return None if self.positive_share is None else float(self.positive_share)
         return min(max(prevalence, 0.25), 0.75)
-
-
-def fallen(step: int, steps: int) -> float:
-    """Return how far a cosine from 1 to 0 has come after some of its steps."""
-    return (1 + math.cos(math.pi * min(step / max(steps, 1), 1))) / 2
 
 
 def _is_number(value: Any) -> bool:
@@ -195,7 +182,6 @@ RECIPES = {
         restore=False,
         warmup=0,
         anchor=0.0,
-        anchor_end=0.0,
         learning_rate=1e-5,
         surrogate_rate=1e-5,
         schedule="constant",

@@ -42,12 +42,13 @@ def standard_error(
     targets, weights : tensor of shape (rows,)
         Of the rows; weights if any.
     draws : int, optional
-        How many resamples; by default 64, fewer for many rows.
+        How many resamples; by default 64, fewer for many rows or a costly metric.
     seed : int
         Of the resamples.
     """
     rows = len(targets)
-    draws = max(min(DRAWS, CELLS // max(rows, 1)), LEAST) if draws is None else draws
+    if draws is None:
+        draws = LEAST if metric.costly else max(min(DRAWS, CELLS // max(rows, 1)), LEAST)
     generator = torch.Generator().manual_seed(seed)
     differences = []
     for part in torch.arange(draws).split(max(AT_ONCE // max(rows, 1), 1)):

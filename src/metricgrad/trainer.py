@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -17,7 +18,8 @@ from metricgrad.baselines import CrossEntropy
 from metricgrad.guard import Guard, Rows, scores_of
 from metricgrad.loss import SurrogateLoss, clip_gradients
 from metricgrad.metrics import Metric
-from metricgrad.recipe import Recipe, fallen
+from metricgrad.probing import gradient_cosine
+from metricgrad.recipe import Recipe
 from metricgrad.sampling import SetSampler
 
 
@@ -34,7 +36,9 @@ class Round:
     loss, gap : float
         The loss followed, and how far it is from the metric.
     trust : float
-        Spearman correlation of surrogate and metric on fresh sets of the current model.
+        Spearman correlation of surrogate and metric on fresh sets of the current model, at the last check.
+    cosine : float
+        Between the gradient of the surrogate and that of the smoothed metric, found by probing it, on some of them.
     validation, companion : float
         True loss on the validation rows: of the model, and of its companion that goes on with cross-entropy.
     best : bool
@@ -50,6 +54,7 @@ class Round:
     loss: float
     gap: float
     trust: float
+    cosine: float
     validation: float
     best: bool
     companion: float
@@ -89,7 +94,7 @@ def train(
     begun = time.perf_counter()
     try:
         yield from _warm_up(model, sets, recipe, guard, begun)
-        trust = earn_trust(model, loss, sets, recipe)
+        trust, cosine = earn_trust(model, loss, sets, recipe), _NAN
         steps = recipe.rounds * recipe.model_steps
         followers = [Follower(model, loss, recipe, steps)]
         if guard and learned and recipe.companion:
@@ -102,21 +107,32 @@ def train(
                 _surrogate_steps(model, loss, sets, recipe)  # lines 8-12
             checked = _UNSEEN
             if number + 1 == recipe.rounds or due(number, recipe):
-                trust = _trust(model, loss, sets, recipe)
+                trust, cosine = _faith(model, loss, sets, recipe)
                 checked = _check(guard, followers) if guard else checked
             gap = loss.gap if isinstance(loss, SurrogateLoss) else _NAN
             so_far = recipe.warmup + (number + 1) * recipe.model_steps
-            yield Round("rounds", number + 1, recipe.rounds, so_far, value, gap, trust, *checked, _since(begun))
+            yield Round("rounds", number + 1, recipe.rounds, so_far, value, gap, trust, cosine, *checked, _since(begun))
     finally:
         if guard:
             guard.restore(model, learned)
         model.eval()
+    if isinstance(loss, SurrogateLoss) and recipe.trust > -1 and cosine < POINTS:
+        warnings.warn(
+            f"the surrogate of {loss.metric.label} is not faithful yet: at the end the cosine between its gradient and "
+            f"that of the metric was {cosine:.2f}, below {POINTS}; the best model on validation rows is kept all the "
+            "same",
+            stacklevel=2,
+        )
 
 
 ALIKE = 0.003
 """Sets whose true losses spread less than this share of their range have no order to get right."""
 TRUST_SETS = 32
 """Fresh sets on which the surrogate is compared with the metric."""
+POINTS = 0.3
+"""A cosine below this is a direction not worth following."""
+PROBED_SETS = 4
+"""Of these, sets on which the metric is probed for where it points."""
 _NAN = float("nan")
 _UNSEEN = (_NAN, False, _NAN)
 
@@ -136,7 +152,7 @@ def _warm_up(
         last = done + steps == recipe.warmup
         checked = (*guard.check(model, bold=False), _NAN) if guard and (last or due(number, recipe)) else _UNSEEN
         so_far = done + steps
-        yield Round("warm-up", so_far, recipe.warmup, so_far, value, _NAN, _NAN, *checked, _since(begun))
+        yield Round("warm-up", so_far, recipe.warmup, so_far, value, _NAN, _NAN, _NAN, *checked, _since(begun))
 
 
 class Follower:
@@ -144,7 +160,7 @@ class Follower:
 
     def __init__(self, model: nn.Module, loss: nn.Module, recipe: Recipe, steps: int) -> None:
         self.model, self.loss, self.recipe = model, loss, recipe
-        self.taken, self.steps = 0, steps
+        self.anchor = recipe.anchor if isinstance(loss, SurrogateLoss) else 0.0
         self.optimizer, self.pace = build_optimizer(_learnable(model, loss), recipe, steps)
 
     def step(self, x: Tensor, y: Tensor, w: Tensor | None) -> Tensor:
@@ -152,15 +168,13 @@ class Follower:
         self.optimizer.zero_grad()
         scores = self.model(x)
         value: Tensor = self.loss(scores, y, w)
-        anchor = self.recipe.anchor_at(self.taken, self.steps) if isinstance(self.loss, SurrogateLoss) else 0.0
-        if anchor:
-            value = value + anchor * CrossEntropy()(scores, y, w)
+        if self.anchor:
+            value = value + self.anchor * CrossEntropy()(scores, y, w)
         value.backward()
         if self.recipe.clip is not None:
             clip_gradients(self.model, self.recipe.clip)
         self.optimizer.step()
         self.pace.step()
-        self.taken += 1
         return value.detach()
 
 
@@ -208,15 +222,16 @@ def _surrogate_steps(
         loss.refine(sets.noisy(scores, recipe.noise, stream), y, w, judged=judged)
 
 
-def _trust(model: nn.Module, loss: nn.Module, sets: Draws, recipe: Recipe) -> float:
-    """Return the correlation of surrogate and metric on fresh sets of the current model; NaN if nothing tells them.
+def _faith(model: nn.Module, loss: nn.Module, sets: Draws, recipe: Recipe) -> tuple[float, float]:
+    """Return how far the surrogate can be trusted on fresh sets of the current model: correlation and cosine.
 
-    That is so where every set is the same, or loses nearly the same: a model that ranks all rows right cannot be told
-    from itself.
+    NaN if nothing tells them: where every set is the same, or loses nearly the same, for a model that ranks all rows
+    right cannot be told from itself.
     """
-    if not isinstance(loss, SurrogateLoss) or (sets.whole and not recipe.noise):
-        return _NAN
-    return trust_on(loss, *sets.scored(partial(scores_of, model), TRUST_SETS, recipe.noise, "trust"))
+    if not isinstance(loss, SurrogateLoss) or sets.alike(recipe):
+        return _NAN, _NAN
+    scored = sets.fresh(partial(scores_of, model), recipe)
+    return trust_on(loss, *scored), cosine_on(loss, *scored)
 
 
 def trust_on(loss: SurrogateLoss, scores: Tensor, targets: Tensor, weights: Tensor | None) -> float:
@@ -224,6 +239,21 @@ def trust_on(loss: SurrogateLoss, scores: Tensor, targets: Tensor, weights: Tens
     measured = loss.fidelity(scores, targets, weights)
     span = float(loss.surrogate.high - loss.surrogate.low)
     return measured["spearman"] if measured["spread"] >= ALIKE * span else _NAN
+
+
+def cosine_on(loss: SurrogateLoss, scores: Tensor, targets: Tensor, weights: Tensor | None) -> float:
+    """Return whether surrogate and metric point the same way on the first of some sets; NaN if asking is costly."""
+    if loss.metric.costly:
+        return _NAN
+    some = [rows[:PROBED_SETS] for rows in (scores, targets, torch.ones_like(scores) if weights is None else weights)]
+    return gradient_cosine(loss, *some, generator=torch.Generator().manual_seed(0))
+
+
+def _trust(model: nn.Module, loss: nn.Module, sets: Draws, recipe: Recipe) -> float:
+    """Return the correlation alone."""
+    if not isinstance(loss, SurrogateLoss) or sets.alike(recipe):
+        return _NAN
+    return trust_on(loss, *sets.fresh(partial(scores_of, model), recipe))
 
 
 def earn_trust(model: nn.Module, loss: nn.Module, sets: Draws, recipe: Recipe) -> float:
@@ -261,7 +291,7 @@ def build_optimizer(
     optimizer = torch.optim.Adam(learnable, recipe.learning_rate, fused=True)
 
     def pace(step: int) -> float:
-        return 1.0 if recipe.schedule == "constant" else fallen(step, steps)
+        return 1.0 if recipe.schedule == "constant" else (1 + math.cos(math.pi * min(step / max(steps, 1), 1))) / 2
 
     return optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, pace)
 
@@ -312,6 +342,14 @@ class Draws:
             return self.noisy(scores.expand(*scores.shape[:-2], sets, -1), noise, stream), *self._labels(sets)
         (x, y, w), *_ = self.draw(1, sets, stream)
         return self.noisy(score(x), noise, stream), y, w
+
+    def fresh(self, score: Callable[[Tensor], Tensor], recipe: Recipe) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return scored sets that nothing learns from, to measure trust on."""
+        return self.scored(score, TRUST_SETS, recipe.noise, "trust")
+
+    def alike(self, recipe: Recipe) -> bool:
+        """Say whether all such sets are the same: whole data without noise."""
+        return self.whole and not recipe.noise
 
     def noisy(self, scores: Tensor, noise: float, stream: str = "refine") -> Tensor:
         """Perturb each set by its own share of the noise, so that the surrogate learns what moving a score does.
