@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -13,9 +16,18 @@ from metricgrad.trainer import Round
 NAN = float("nan")
 
 
+def made(phase: str, number: int, **measured: Any) -> Round:
+    """Make a round; what is not given was not measured."""
+    known = {"phase": phase, "number": number, "of": 30, "best": False, **measured}
+    return Round(**{field.name: known.get(field.name, NAN) for field in fields(Round)})
+
+
 def history(losses: list[float], gap: float) -> list[Round]:
-    warm = Round("warm-up", 30, 30, 30, 0.7, NAN, NAN, 0.5, True, 0.1)
-    rounds = [Round("rounds", i + 1, 3, 33 + 3 * i, 0.3, gap, 0.9, loss, False, 0.2) for i, loss in enumerate(losses)]
+    warm = made("warm-up", 30, steps=30, loss=0.7, gap=NAN, trust=NAN, validation=0.5)
+    rounds = [
+        made("rounds", i + 1, steps=33 + 3 * i, loss=0.3, gap=gap, trust=0.9, validation=loss)
+        for i, loss in enumerate(losses)
+    ]
     return [warm, *rounds]
 
 

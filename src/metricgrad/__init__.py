@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from metricgrad.black_box import as_metric as as_metric
     from metricgrad.black_box import black_box as black_box
     from metricgrad.bundle import load_universal as load_universal
+    from metricgrad.compare import compare as compare
+    from metricgrad.contest import Contest as Contest
+    from metricgrad.contest_page import write_contest as write_contest
     from metricgrad.estimator import MetricClassifier as MetricClassifier
     from metricgrad.folder import load as load
     from metricgrad.folder import save as save
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from metricgrad.universal import fit_universal as fit_universal
 
 __all__ = [
+    "Contest",
     "Metric",
     "MetricClassifier",
     "Recipe",
@@ -42,6 +46,7 @@ __all__ = [
     "as_metric",
     "best_threshold",
     "black_box",
+    "compare",
     "datasets",
     "fit_universal",
     "get_metric",
@@ -50,9 +55,11 @@ __all__ = [
     "metrics",
     "save",
     "scalars",
+    "write_contest",
 ]
 
 _HOMES = {
+    "Contest": "contest",
     "Metric": "metrics",
     "MetricClassifier": "estimator",
     "Recipe": "recipe",
@@ -62,12 +69,14 @@ _HOMES = {
     "as_metric": "black_box",
     "best_threshold": "threshold",
     "black_box": "black_box",
+    "compare": "compare",
     "fit_universal": "universal",
     "get_metric": "metrics",
     "load": "folder",
     "load_universal": "bundle",
     "save": "folder",
     "scalars": "tracking",
+    "write_contest": "contest_page",
 }
 """The module each public name lives in."""
 

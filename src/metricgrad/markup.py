@@ -15,13 +15,21 @@ from metricgrad._version import __version__
 FOLDER = Path(__file__).parent / "page"
 
 
-def page(title: str, body: str, *, styles: Iterable[str] = ("style.css",), script: str = "", data: Any = None) -> str:
-    """Return a whole page; `body` is markup, `styles` and `script` are files of ours, `data` is what the script reads.
+def page(
+    title: str,
+    body: str,
+    *,
+    styles: Iterable[str] = ("style.css",),
+    scripts: Iterable[str] = (),
+    data: Any = None,
+) -> str:
+    """Return a whole page; `body` is markup, `styles` and `scripts` are files of ours, `data` is what scripts read.
 
-    The browser is told to run this script only, and to fetch nothing.
+    Scripts share one scope and become one; the browser is told to run that only, and to fetch nothing.
     """
     style = "".join(_file(name) for name in styles)
-    code = _file(script) if script else ""
+    code = "\n".join(_file(name) for name in scripts)
+    code = f'"use strict";\n(() => {{\n{code}}})();\n' if code else ""
     return (
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
         f'<meta http-equiv="Content-Security-Policy" content="{_policy(code)}">'

@@ -54,17 +54,21 @@ def filter_bar(tables: Sequence[Table], settings: Sequence[Setting]) -> str:
     return bar + "<p id='shown' class='quiet' role='status'></p>"
 
 
-def training_panel(settings: Sequence[Setting]) -> str:
-    """Return the controls and the place of the convergence plots; the script fills them."""
+def training_panel(settings: Sequence[Setting], seeds: str = "seed", one: bool = False) -> str:
+    """Return the controls and the place of the convergence plots; the script fills them.
+
+    `seeds` is what runs that differ in their seed are called; with `one` dataset and metric there is no choice of them.
+    """
     empty: dict[str, str] = {}
     controls = (
         tag("div", select("setting", "Setting", empty, "convergence-setting"), class_="wide", hidden=len(settings) < 2),
-        *(select(n, n.capitalize(), empty, f"convergence-{n}") for n in ("dataset", "metric", "seed")),
+        *(tag("div", select(n, n.capitalize(), empty, f"convergence-{n}"), hidden=one) for n in ("dataset", "metric")),
+        select("seed", seeds.capitalize(), empty, "convergence-seed"),
         "<fieldset class='wide'><legend>Methods</legend><div class='picks' id='convergence-methods'></div></fieldset>",
     )
     return (
-        "<p class='quiet'>Thin lines are seeds, the thick one is their mean; dots are the checkpoints kept. Point at "
-        "the plot, or focus it and use the arrow keys, to read values.</p>"
+        f"<p class='quiet'>Thin lines are {seeds}s, the thick one is their mean; dots are the best checkpoints. Point "
+        "at the plot, or focus it and use the arrow keys, to read values.</p>"
         + tag("div", *controls, class_="controls")
         + f"<div class='plot' id='convergence-plot'>{NO_SCRIPT}<div class='tip' id='convergence-tip' hidden></div>"
         "</div>"

@@ -84,7 +84,7 @@ def write_report(results: Store | str | Path, path: str | Path, *, figures: bool
         f"metricgrad: {TITLE.lower()}",
         _body(records, settings, f"metricgrad report {store.path.parent.name}", figures),
         styles=("style.css", "report.css"),
-        script="report.js",
+        scripts=("draw.js", "sort.js", "filter.js", "convergence.js", "figures.js"),
         data=page_data(records, settings, *drawn),
     )
     Path(path).parent.mkdir(parents=True, exist_ok=True)

@@ -29,10 +29,15 @@ def scalars(done: Round) -> dict[str, float]:
     Any logger takes them in a line. MLflow: `callback=lambda done: mlflow.log_metrics(scalars(done), done.steps)`;
     W&B: `callback=lambda done: run.log(scalars(done), step=done.steps)`.
 
-    >>> from metricgrad.trainer import Round
-    >>> nan = float("nan")
-    >>> scalars(Round("warm-up", 3, 900, 3, loss=0.6, gap=nan, trust=nan, validation=0.4, best=True, seconds=0.5))
-    {'loss': 0.6, 'validation': 0.4, 'seconds': 0.5}
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from metricgrad import MetricClassifier, Recipe
+    >>> kept = []
+    >>> model = MetricClassifier(
+    ...     model="linear", recipe=Recipe(warmup=3, rounds=0), callback=lambda done: kept.append(scalars(done))
+    ... )
+    >>> _ = model.fit(*load_breast_cancer(return_X_y=True))
+    >>> [sorted(numbers) for numbers in kept]
+    [['loss', 'seconds', 'validation']]
     """
     measured = {field.name: getattr(done, field.name) for field in fields(done)}
     return {name: value for name, value in measured.items() if isinstance(value, float) and math.isfinite(value)}
