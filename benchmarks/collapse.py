@@ -1,0 +1,137 @@
+"""Does it ever collapse? Two hundred short runs over all metrics, rare and common positives, small and large sets.
+
+Every run draws its own table, prevalence (0.002 to 0.5), set size (50 to 2,000), model and metric by its seed. What
+counts is the loss on 20,000 fresh rows, at the start of the rounds and in the end: of the model the guard keeps, and of
+the very last one, which no guard has looked at. Noise is the standard error of the paired difference. Every run is
+stored as it is done; run again to continue.
+
+    python benchmarks/collapse.py [--runs 200]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import warnings
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from metricgrad.estimator import make_loss
+from metricgrad.guard import Guard, Rows, scores_of
+from metricgrad.metrics import builtin_metrics, get_metric
+from metricgrad.model import build_model
+from metricgrad.progress import work_bar
+from metricgrad.recipe import Recipe
+from metricgrad.resampling import standard_error
+from metricgrad.results import Store
+from metricgrad.trainer import train
+
+RESULTS = Path(__file__).parents[1] / "results" / "collapse.jsonl"
+ROWS = {"train": 8_000, "validation": 4_000, "test": 20_000}
+FEATURES = 10
+MODELS = {"linear": 0.01, "small": 0.003, "mlp": 0.001}
+NOISE = 3.0
+"""Standard errors: two hundred comparisons of nothing would exceed it 0.3 times."""
+
+
+def case(seed: int) -> dict[str, Any]:
+    """Return what a run is made of; every metric and model comes in turn."""
+    drawn = np.random.default_rng(seed)
+    metrics = [metric.name for metric in builtin_metrics()]
+    return {
+        "seed": seed,
+        "metric": metrics[seed % len(metrics)],
+        "model": list(MODELS)[seed // len(metrics) % len(MODELS)],
+        "prevalence": float(np.exp(drawn.uniform(np.log(0.002), np.log(0.5)))),
+        "set_size": int(np.exp(drawn.uniform(np.log(50), np.log(2_000)))),
+        "noise": float(drawn.uniform(0.2, 2.0)),
+    }
+
+
+def tables(run: dict[str, Any]) -> dict[str, Rows]:
+    """Draw a table in which positives are as rare as asked: a linear part, a product, and noise."""
+    generator = torch.Generator().manual_seed(run["seed"])
+    x = torch.randn(sum(ROWS.values()), FEATURES, generator=generator)
+    noise = run["noise"] * torch.randn(len(x), generator=generator)
+    logit = x[:, 0] + 0.5 * x[:, 1] + x[:, 2] * x[:, 3] + noise
+    y = (logit > logit.quantile(1 - run["prevalence"])).float()
+    parts = zip(x.split(list(ROWS.values())), y.split(list(ROWS.values())), strict=True)
+    return {name: Rows(*part) for name, part in zip(ROWS, parts, strict=True)}
+
+
+def carry_out(run: dict[str, Any]) -> dict[str, Any]:
+    """Train, and compare the kept model and the last one with the start."""
+    parts, metric = tables(run), get_metric(run["metric"])
+    rate = MODELS[run["model"]]
+    recipe = Recipe(warmup=300, rounds=100, trust_cap=300, check_every=10, set_size=run["set_size"], learning_rate=rate)
+    model = build_model(run["model"], FEATURES, run["seed"])
+    torch.manual_seed(run["seed"])
+    loss = make_loss("sl-r", metric, recipe)
+    guard = Guard(parts["validation"], metric, recipe)
+    start, last = model, model
+    trusts = []
+    for done in train(model, loss, parts["train"], recipe, guard=guard, seed=run["seed"]):
+        if done.phase == "warm-up" and done.number == done.of:
+            start = deepcopy(model)
+        if done.number == done.of:
+            last, trusts = deepcopy(model), [done.trust, done.cosine]
+    assert guard.verdict is not None
+    scores = {"start": on_test(start, parts), "kept": on_test(model, parts), "last": on_test(last, parts)}
+    y = parts["test"].y
+    found: dict[str, Any] = {name: float(metric.best(own, y)) for name, own in scores.items()}
+    for name in ("kept", "last"):
+        found[f"{name}_error"] = standard_error(metric.best, scores["start"], scores[name], y)
+    return {**found, "followed": guard.verdict.followed, "trust": trusts[0], "cosine": trusts[1]}
+
+
+def on_test(model: nn.Module, parts: dict[str, Rows]) -> Tensor:
+    return scores_of(model, parts["test"].x)
+
+
+def show(path: Path) -> None:
+    found = list(Store(path))
+    for name, title in (("kept", "the model kept"), ("last", "the last model, unguarded")):
+        rises = np.array([r[name] - r["start"] for r in found])
+        errors = np.array([r[f"{name}_error"] for r in found])
+        z = np.divide(rises, errors, out=np.zeros_like(rises), where=errors > 0)
+        worst = found[int(z.argmax())]
+        print(
+            f"{title}: {len(found)} runs, {int((z > NOISE).sum())} worse than the start by more than {NOISE:g} ", end=""
+        )
+        print(
+            f"standard errors, {int((z > 1).sum())} by more than one, {int((z < -1).sum())} better by more than one; ",
+            end="",
+        )
+        print(f"largest rise {rises.max():.4f}, largest in errors {z.max():.1f} ({worst['run']})")
+    print(f"the surrogate's model was kept in {sum(r['followed'] for r in found)} of {len(found)} runs")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=200)
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--report", action="store_true", help="only show what is stored")
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    warnings.filterwarnings("ignore")
+    store, command = Store(asked.results), " ".join(["python", "benchmarks/collapse.py", *sys.argv[1:]])
+    known = store.keys()
+    with work_bar() as report:
+        for seed in [] if asked.report else range(asked.runs):
+            run = case(seed)
+            if store.key(run) not in known:
+                begun = time.perf_counter()
+                outcome = carry_out(run)
+                store.add(run, {**outcome, "seconds": time.perf_counter() - begun, "command": command})
+            report("runs", seed + 1, asked.runs)
+    show(asked.results)
+
+
+if __name__ == "__main__":
+    main()
