@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from metricgrad import table_commands
+from metricgrad import compare_command, table_commands
 from metricgrad._version import __version__
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def options(
 # ---- one's own table -----------------------------------------------------------------------------------------------
 
 
-for command in (table_commands.fit, table_commands.predict, table_commands.evaluate):
+for command in (table_commands.fit, compare_command.compare, table_commands.predict, table_commands.evaluate):
     app.command()(command)
 
 

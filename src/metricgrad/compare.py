@@ -195,7 +195,7 @@ def _columns(
     """Return features, target, groups and, of a frame, what its columns are."""
     plain = isinstance(X, (np.ndarray, list, tuple)) or scipy.sparse.issparse(X)
     frame = None if plain else as_frame(X)
-    for argument, given in (("y", y), ("groups", groups)):
+    for argument, given in (("target", y), ("group", groups)):
         if isinstance(given, str):
             check_column(given, [] if frame is None else list(frame.columns), argument)
     features = check_array(X, accept_sparse="csr", dtype=DTYPES, input_name="X") if frame is None else frame

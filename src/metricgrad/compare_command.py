@@ -1,0 +1,81 @@
+"""The command `metricgrad compare`. Imports sit inside, as in `cli.py`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from metricgrad.table_commands import METRIC, Data, command_line, recipe_of
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from metricgrad.contest import Contest
+
+
+def compare(
+    data: Data,
+    target: Annotated[str, typer.Option(metavar="COL", help="Column to predict.", show_default=False)],
+    metric: Annotated[str, typer.Option(help=METRIC)] = "f1",
+    out: Annotated[Path, typer.Option(help="Folder for the page and the numbers.")] = Path("metricgrad-compare"),
+    positive: Annotated[str | None, typer.Option(metavar="LABEL", help="The positive class; inferred.")] = None,
+    ignore: Annotated[
+        list[str] | None, typer.Option(metavar="COL", help="Column to leave out; again for more.")
+    ] = None,
+    group: Annotated[str | None, typer.Option(metavar="COL", help="Keep rows of a group in one part.")] = None,
+    rivals: Annotated[str | None, typer.Option(help="Names with commas, the one to beat first.")] = None,
+    splits: Annotated[int, typer.Option(min=2, help="How often the rows are split anew.")] = 6,
+    model: Annotated[str, typer.Option(help="mlp, small or linear.")] = "mlp",
+    method: Annotated[str, typer.Option(help="sl-r, sl-s, sl-u or a baseline.")] = "sl-r",
+    recipe: Annotated[str, typer.Option(help="default or paper, and changes: rounds=100,warmup=300.")] = "default",
+    seed: Annotated[int, typer.Option(min=0, help="Of the first split; the others count up from it.")] = 0,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Splits at a time; one a core.")] = None,
+) -> None:
+    """Say whether training for the metric is worth it on your table: against cross-entropy and others, many splits."""
+    from rich.console import Console
+
+    from metricgrad import compare as compared
+    from metricgrad.contest_page import write_contest
+    from metricgrad.metric_specs import read_metric
+    from metricgrad.reading import read_table
+
+    contest = compared(
+        read_table(data),
+        target,
+        read_metric(metric, run_code=True),
+        method=method,
+        rivals=None if rivals is None else [name.strip() for name in rivals.split(",") if name.strip()],
+        model=model,
+        recipe=recipe_of(recipe),
+        groups=group,
+        splits=splits,
+        positive=positive,
+        ignore=ignore or (),
+        random_state=seed,
+        n_jobs=jobs,
+        name="standard input" if data == "-" else Path(data).name,
+        verbose=True,
+    )
+    write_contest(contest, out / "index.html", command_line())
+    contest.table().to_csv(out / "trials.csv", index=False)
+    for remark in contest.remarks:
+        typer.echo(remark)
+    Console().print(_table(contest))
+    typer.echo(contest.verdict)
+    typer.echo(f"The page and every number are in {out}: open {out / 'index.html'}.")
+
+
+def _table(contest: Contest) -> Table:
+    from rich.table import Table
+
+    summary = contest.summary()
+    table = Table(title=f"{contest.metric.label} on test rows, {len(contest.splits)} splits (95 % intervals)")
+    table.add_column("method", no_wrap=True)
+    for heading in summary.columns:
+        table.add_column(str(heading), justify="right")
+    for name, row in summary.iterrows():
+        known, spread, *ahead, seconds = row
+        table.add_row(str(name), f"{known:.4f}", f"{spread:.4f}", *ahead, f"{seconds:.0f}")
+    return table
