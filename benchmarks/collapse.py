@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
 
 from metricgrad.estimator import make_loss
 from metricgrad.guard import Guard, Rows, scores_of
@@ -82,16 +81,15 @@ def carry_out(run: dict[str, Any]) -> dict[str, Any]:
         if done.number == done.of:
             last, trusts = deepcopy(model), [done.trust, done.cosine]
     assert guard.verdict is not None
-    scores = {"start": on_test(start, parts), "kept": on_test(model, parts), "last": on_test(last, parts)}
+    plain = deepcopy(model)
+    plain.load_state_dict(guard.safe.state)
+    models = {"start": start, "kept": model, "last": last, "cross_entropy": plain}
+    scores = {name: scores_of(own, parts["test"].x) for name, own in models.items()}
     y = parts["test"].y
     found: dict[str, Any] = {name: float(metric.best(own, y)) for name, own in scores.items()}
     for name in ("kept", "last"):
         found[f"{name}_error"] = standard_error(metric.best, scores["start"], scores[name], y)
     return {**found, "followed": guard.verdict.followed, "trust": trusts[0], "cosine": trusts[1]}
-
-
-def on_test(model: nn.Module, parts: dict[str, Rows]) -> Tensor:
-    return scores_of(model, parts["test"].x)
 
 
 def show(path: Path) -> None:
