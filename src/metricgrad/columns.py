@@ -166,6 +166,6 @@ def _counts_rows(name: str, found: Any) -> bool:
 
 
 def listed(names: list[str], most: int = 8) -> str:
-    """Write some names, and how many more there are."""
+    """Write some names on one line, and how many more there are."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    return ", ".join(name if name.isprintable() else repr(name) for name in names[:most]) + more

@@ -16,7 +16,8 @@ import tempfile
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
@@ -30,7 +31,8 @@ ROWS = 50_000
 SEPARATORS = (",", "\t", ";", "|")
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None", "<NA>", "?")
 """What a cell of a text file says where it says nothing."""
-BLOCK, HEAD = 1 << 24, 1 << 20
+BLOCK, HEAD, FIRST = 1 << 24, 1 << 22, 20
+"""Bytes read at a time; bytes, and rows in them, by which a text file is judged."""
 BYTE_ORDER_MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 
 
@@ -131,7 +133,7 @@ def _arrow_batches(file: IO[bytes], rows: int) -> Iterator[pd.DataFrame]:
 def _text(file: IO[bytes]) -> Iterator[pd.DataFrame]:
     """Yield the rows of a text file as strings; a row with a cell too few or too many is refused by its number."""
     encoding = _encoding(file)
-    separator, names = _header(file, encoding)
+    separator, names, top = _header(file, encoding)
     check_names(names)
     keys = [str(number) for number in range(len(names))]
     ragged: list[Any] = []
@@ -145,7 +147,7 @@ def _text(file: IO[bytes]) -> Iterator[pd.DataFrame]:
         reader = pyarrow.csv.open_csv(
             file,
             pyarrow.csv.ReadOptions(
-                use_threads=False, block_size=BLOCK, column_names=keys, skip_rows_after_names=1, encoding=encoding
+                use_threads=False, block_size=BLOCK, column_names=keys, skip_rows_after_names=top + 1, encoding=encoding
             ),
             pyarrow.csv.ParseOptions(
                 delimiter=separator,
@@ -185,23 +187,24 @@ def _encoding(file: IO[bytes]) -> str:
     return "utf-8"
 
 
-def _header(file: IO[bytes], encoding: str) -> tuple[str, list[str]]:
-    """Find the separator and the names: what gives the first rows the most cells, and all of them as many."""
+def _header(file: IO[bytes], encoding: str) -> tuple[str, list[str], int]:
+    """Find the separator, the names and the row they are in: what gives the first rows most cells, and as many each."""
     file.seek(0)
-    text = io.TextIOWrapper(io.BytesIO(file.read(HEAD * 4)), encoding, errors="ignore", newline="").read()
+    text = io.TextIOWrapper(io.BytesIO(file.read(HEAD)), encoding, errors="ignore", newline="").read()
     found = []
     for separator in SEPARATORS:
-        rows = [
-            row for row, _ in zip(csv.reader(io.StringIO(text), delimiter=separator), range(20), strict=False) if row
-        ]
-        if rows:
-            width = len(rows[0])
-            found.append((width > 1, all(len(row) == width for row in rows), width, separator, rows[0]))
+        with suppress(csv.Error):  # cells that only another separator quotes right
+            rows = list(islice(csv.reader(io.StringIO(text, newline=""), delimiter=separator), FIRST))
+            top = next((number for number, row in enumerate(rows) if row), None)
+            if top is not None:
+                width = len(rows[top])
+                alike = all(len(row) == width for row in rows if row)
+                found.append((width > 1, alike, width, separator, rows[top], top))
     if not found:
-        raise TableError("expected a header, got blank lines only")
-    *_, separator, names = max(found, key=lambda each: each[:3])
+        raise TableError("expected a header, got none")
+    *_, separator, names, top = max(found, key=lambda each: each[:3])
     # pandas writes its row labels under no name.
-    return separator, [name.strip() or f"unnamed_{number}" for number, name in enumerate(names, 1)]
+    return separator, [name.strip() or f"unnamed_{number}" for number, name in enumerate(names, 1)], top
 
 
 def check_names(names: list[str]) -> None:
