@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from rich.console import Console
 from rich.table import Table
-from scipy.stats import wilcoxon
+from scipy.stats import ttest_1samp, wilcoxon
 
 from metricgrad.experiments import BOOSTED, Run
 from metricgrad.progress import work_bar
@@ -65,6 +65,7 @@ FIRST_SEED = 100
 RATES = {"linear": 0.01, "small": 0.003, "mlp": 0.001}
 """Of the model's optimizer, for every method: what cross-entropy does well with."""
 ROWS = 60_000
+CELL = ["dataset", "metric", "model"]
 RESULTS = Path(__file__).parents[1] / "results" / "win"
 
 
@@ -103,49 +104,86 @@ def losses(folder: Path) -> pd.DataFrame:
         for r in read_records(folder)
     ]
     frame = pd.DataFrame(rows, columns=["dataset", "metric", "model", "seed", "method", "loss"])
-    return frame.pivot_table(index=["dataset", "metric", "model", "seed"], columns="method", values="loss")
+    trees = frame[frame["method"] == BOOSTED]  # one model, beside each of ours
+    beside = [trees.assign(model=model) for model in RATES]
+    frame = pd.concat([frame[frame["method"] != BOOSTED], *beside])
+    return frame.pivot_table(index=[*CELL, "seed"], columns="method", values="loss")
 
 
 def gains(frame: pd.DataFrame, rival: str = RIVAL) -> pd.DataFrame:
-    """Return for each cell how much less SL-R loses than a rival, as a share, and the standard error over seeds."""
+    """Compare SL-R with a rival cell by cell, over the seeds both have finished.
+
+    The gain is the share of the rival's loss that SL-R saves, at least -1: where the rival loses nothing, any loss
+    would be infinitely worse. The error is that of the mean difference over seeds, p that of a paired t test.
+    """
     both = frame[["sl-r", rival]].dropna()
-    cells = both.groupby(level=["dataset", "metric", "model"])
-    mean, difference = cells.mean(), (both[rival] - both["sl-r"]).groupby(level=["dataset", "metric", "model"])
+    cells = both.groupby(level=CELL)
+    ours, theirs = cells["sl-r"].mean(), cells[rival].mean()
+    difference = (both[rival] - both["sl-r"]).groupby(level=CELL)
+    gain = ((theirs - ours) / theirs.where(theirs > 0)).fillna(-(ours > 0).astype(float)).clip(lower=-1)
     return pd.DataFrame(
         {
-            "rival": mean[rival],
-            "ours": mean["sl-r"],
-            "gain": 1 - mean["sl-r"] / mean[rival].clip(lower=1e-9),
+            "rival": theirs,
+            "ours": ours,
+            "gain": gain,
             "difference": difference.mean(),
             "error": difference.sem(),
+            "p": difference.apply(_paired),
             "seeds": difference.count(),
         }
     )
 
 
+def _paired(differences: pd.Series) -> float:
+    """Return p of a paired t test; 1 where nothing differs."""
+    if len(differences) < 2 or not differences.any():
+        return 1.0
+    return float(ttest_1samp(differences, 0).pvalue) if differences.std() > 0 else 0.0
+
+
+def worse(found: pd.DataFrame) -> pd.DataFrame:
+    """Return the cells in which SL-R loses more by more than one standard error."""
+    return found[found["difference"] < -found["error"].fillna(0) - 1e-12]
+
+
+def certain(found: pd.DataFrame) -> tuple[int, int]:
+    """Return in how many cells SL-R is surely better, and surely worse: paired t over seeds, Holm over cells."""
+    sure = np.array(holm(found["p"].tolist())) < 0.05
+    return int((sure & (found["difference"] > 0)).sum()), int((sure & (found["difference"] < 0)).sum())
+
+
+def signed_rank(gain: pd.Series) -> float:
+    """Return p of a Wilcoxon test that gains are as often losses."""
+    return float(wilcoxon(gain).pvalue) if len(gain) > 1 and gain.any() else 1.0
+
+
 def show(folder: Path) -> None:
     """Print gain and tests by model and metric, against cross-entropy and against every rival."""
-    frame = losses(folder)
+    frame, console = losses(folder), Console(width=120)
     found = gains(frame)
     table = Table(title=f"SL-R against {RIVAL} + exact threshold: mean relative loss reduction (cells)")
     table.add_column("metric")
-    models = list(dict.fromkeys(found.index.get_level_values("model")))
-    for model in (*models, "all"):
+    models = [model for model in RATES if model in found.index.get_level_values("model")]
+    for model in (*models, "all", "p"):
         table.add_column(model, justify="right")
-    for metric in dict.fromkeys(found.index.get_level_values("metric")):
-        of_metric = found.xs(metric, level="metric")
-        shown = [of_metric.xs(model, level="model")["gain"] for model in models if model in of_metric.index.unique(1)]
-        table.add_row(metric, *(f"{g.mean():+.1%} ({len(g)})" for g in shown), f"{of_metric['gain'].mean():+.1%}")
-    Console(width=120).print(table)
-    worse = found["difference"] < -found["error"].fillna(0)
-    Console().print(f"worse by more than one standard error: {int(worse.sum())} of {len(found)} cells")
-    tests = {}
-    for rival in frame.columns.drop("sl-r"):
-        against = gains(frame, rival)
-        if len(against) > 1 and np.any(against["gain"] != 0):
-            tests[rival] = (against["gain"].mean(), wilcoxon(against["gain"]).pvalue, len(against))
-    for (rival, (gain, _, cells)), p in zip(tests.items(), holm([p for _, p, _ in tests.values()]), strict=True):
-        Console().print(f"against {rival}: {gain:+.2%} over {cells} cells, Wilcoxon p after Holm {p:.2g}")
+    for metric in (*METRICS, None):
+        of_metric = found if metric is None else found[found.index.get_level_values("metric") == metric]
+        shown = [of_metric.xs(model, level="model")["gain"] for model in models]
+        means = [f"{gain.mean():+.1%} ({len(gain)})" for gain in (*shown, of_metric["gain"])]
+        table.add_row(metric or "all", *means, f"{signed_rank(of_metric['gain']):.2g}")
+    console.print(table)
+    bad, (better, bad_for_sure) = worse(found), certain(found)
+    console.print(f"worse by more than one standard error: {len(bad)} of {len(found)} cells")
+    console.print(f"paired t over seeds, Holm over cells: {better} surely better, {bad_for_sure} surely worse")
+    rivals = [rival for rival in frame.columns.drop("sl-r") if len(gains(frame, rival))]
+    against = {rival: gains(frame, rival) for rival in rivals}
+    tests = holm([signed_rank(cells["gain"]) for cells in against.values()])
+    for (rival, cells), p in zip(against.items(), tests, strict=True):
+        won, lost = (cells["difference"] > 0).sum(), (cells["difference"] < 0).sum()
+        console.print(
+            f"against {rival}: {cells['gain'].mean():+.2%} over {len(cells)} cells, better in {won}, worse in {lost}, "
+            f"Wilcoxon p after Holm {p:.2g}"
+        )
 
 
 def main() -> None:
