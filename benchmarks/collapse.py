@@ -35,6 +35,8 @@ RESULTS = Path(__file__).parents[1] / "results" / "collapse.jsonl"
 ROWS = {"train": 8_000, "validation": 4_000, "test": 20_000}
 FEATURES = 10
 MODELS = {"linear": 0.01, "small": 0.003, "mlp": 0.001}
+AT_ZERO = ("precision", "recall")
+"""Metrics that some threshold always satisfies, so that they are trained and judged at zero."""
 NOISE = 3.0
 """Standard errors: two hundred comparisons of nothing would exceed it 0.3 times."""
 
@@ -85,10 +87,10 @@ def carry_out(run: dict[str, Any]) -> dict[str, Any]:
     plain.load_state_dict(guard.safe.state)
     models = {"start": start, "kept": model, "last": last, "cross_entropy": plain}
     scores = {name: scores_of(own, parts["test"].x) for name, own in models.items()}
-    y = parts["test"].y
-    found: dict[str, Any] = {name: float(metric.best(own, y)) for name, own in scores.items()}
+    y, judge = parts["test"].y, guard.metric
+    found: dict[str, Any] = {name: float(judge(own, y)) for name, own in scores.items()}
     for name in ("kept", "last"):
-        found[f"{name}_error"] = standard_error(metric.best, scores["start"], scores[name], y)
+        found[f"{name}_error"] = standard_error(judge, scores["start"], scores[name], y)
     return {**found, "followed": guard.verdict.followed, "trust": trusts[0], "cosine": trusts[1]}
 
 
