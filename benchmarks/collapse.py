@@ -69,8 +69,15 @@ def tables(run: dict[str, Any]) -> dict[str, Rows]:
 def carry_out(run: dict[str, Any]) -> dict[str, Any]:
     """Train, and compare the kept model and the last one with the start."""
     parts, metric = tables(run), get_metric(run["metric"])
-    rate = MODELS[run["model"]]
-    recipe = Recipe(warmup=300, rounds=100, trust_cap=300, check_every=10, set_size=run["set_size"], learning_rate=rate)
+    recipe = Recipe(
+        warmup=300,
+        rounds=100,
+        trust_cap=300,
+        check_every=10,
+        set_size=run["set_size"],
+        learning_rate=MODELS[run["model"]],
+        form="zero" if run["metric"] in AT_ZERO else "best",
+    )
     model = build_model(run["model"], FEATURES, run["seed"])
     torch.manual_seed(run["seed"])
     loss = make_loss("sl-r", metric, recipe)
