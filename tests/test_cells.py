@@ -8,7 +8,7 @@ from decimal import Decimal
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metricgrad.cells import FORMATS, dates, flags, form_of_dates, numbers, words
@@ -51,6 +51,7 @@ def test_yes_and_no_are_known_in_the_words_people_use() -> None:
     np.testing.assert_array_equal(flags(pd.Series([0, 1, 2])), [0, 1, np.nan])
 
 
+@settings(max_examples=40)
 @given(
     st.lists(st.datetimes(datetime(1900, 1, 1), datetime(2200, 1, 1)), min_size=1, max_size=20),
     st.sampled_from(FORMATS[1:]),

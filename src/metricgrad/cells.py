@@ -15,6 +15,8 @@ DAY = 86_400
 DATES = ("%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%Y/%m/%d", "%Y.%m.%d", "%d %b %Y", "%d-%b-%Y", "%b %d, %Y")
 FORMATS = ("ISO8601", *(f"{date}{clock}" for clock in ("", " %H:%M", " %H:%M:%S") for date in DATES))
 """How dates may be written; where several fit, the first is taken, so the day goes before the month."""
+TWO_NUMBERS = r"\d\D+\d"
+"""What every date has; looking for it first spares most columns of text the trying of formats."""
 EPOCH = pd.Timestamp("1970-01-01")
 
 
@@ -53,12 +55,16 @@ def flags(cells: pd.Series[Any]) -> Floats:
 
 def dates(cells: pd.Series[Any], form: str) -> Floats:
     """Return cells as days since 1970, with the time of day as a fraction; NaN where there is no date."""
-    stamps = pd.to_datetime(cells, format=form or None, errors="coerce", utc=True).dt.tz_localize(None)
+    if not pd.api.types.is_datetime64_any_dtype(cells.dtype):
+        cells = pd.Series(words(cells), dtype="str")
+    stamps = pd.to_datetime(cells, format=form or FORMATS[0], errors="coerce", utc=True).dt.tz_localize(None)
     return np.asarray((stamps - EPOCH).dt.total_seconds().to_numpy(dtype=np.float64) / DAY)
 
 
 def form_of_dates(cells: pd.Series[Any], share: float) -> str | None:
     """Return the format in which at least a share of some cells of text are dates; None if there is none."""
+    if pd.Series(words(cells), dtype="str").str.contains(TWO_NUMBERS).mean() < share:
+        return None
     for form in FORMATS:
         if np.isfinite(dates(cells, form)).mean() >= share:
             return form

@@ -165,7 +165,7 @@ def _is_whole(node: ast.expr) -> bool:
 
 def _value(node: ast.expr, shares: dict[str, Tensor]) -> Tensor:
     if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
-        return torch.as_tensor(float(node.value)).to(shares["tp"])
+        return shares["tp"].new_tensor(float(node.value))
     if isinstance(node, ast.Name):
         return shares[node.id]
     if isinstance(node, ast.BinOp):

@@ -190,6 +190,8 @@ def _loaded(state: dict[str, Any], weights: dict[str, torch.Tensor]) -> TableCla
     inner = _classifier(state, weights, len(preparation.get_feature_names_out()))
     model = TableClassifier(state["metric"], inner.method, inner.model, inner.recipe)
     model.target_ = Target(**state["target"])
+    if not all(isinstance(label, (str, int)) for label in (model.target_.negative, model.target_.positive)):
+        raise ValueError(f"the labels {model.target_.negative!r} and {model.target_.positive!r}")
     model.classes_ = np.array([model.target_.negative, model.target_.positive])
     model.data_, model.notes_ = dict(state["data"]), [str(note) for note in state["notes"]]
     model.pipeline_ = Pipeline([("preparation", preparation), ("model", inner)])

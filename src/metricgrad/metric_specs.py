@@ -28,7 +28,7 @@ TWINS = {
 }
 """Functions of scikit-learn that are built in here: the same numbers, for many sets at once."""
 PROBABILITIES = ("log_loss", "brier_score_loss", "d2_log_loss_score", "d2_brier_score")
-LABELS = ("y_pred", "labels", "predicted")
+LABELS = ("y_pred", "y2", "labels", "predicted")
 
 
 def read_metric(spec: Any, run_code: bool = False) -> Metric:
@@ -65,7 +65,7 @@ def _of_sklearn(spec: str) -> Metric:
         return get_metric(TWINS[name])
     function = getattr(metrics, name, None) if name in metrics.__all__ else None
     arguments = list(inspect.signature(function).parameters)[:2] if inspect.isfunction(function) else []
-    if function is None or arguments[:1] != ["y_true"] or len(arguments) < 2:
+    if function is None or len(arguments) < 2 or arguments[0] not in ("y_true", "y1"):
         raise ValueError(f"metric: expected a function (y_true, ...) of {SKLEARN[:-1]}, got {spec!r}")
     return _called(function, spec)
 

@@ -247,7 +247,7 @@ def _weights(cells: pd.Series[Any]) -> Array:
     wrong = ~(found >= 0)
     if wrong.any():
         got = cells.iloc[int(np.argmax(wrong))]
-        raise TableError(f"weights: expected a number of at least 0 in every row, got {got!r}")
+        raise TableError(f"weights: expected a number of at least 0 in every row, got {str(got)!r}")
     return found
 
 
@@ -259,7 +259,7 @@ def _moments(cells: pd.Series[Any]) -> Array:
         found = found if form is None else dates(cells, form)
     if np.isnan(found).any():
         got = cells.iloc[int(np.argmax(np.isnan(found)))]
-        raise TableError(f"time: expected a number or a date in every row, got {got!r}")
+        raise TableError(f"time: expected a number or a date in every row, got {str(got)!r}")
     return found
 
 
