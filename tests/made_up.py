@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from metricgrad.paper import LOSSES, MODES, RIVALS, TABLE2, TABLE3
 from metricgrad.results import Store
+from metricgrad.trainer import Round
 
 ROUNDS = 30
+
+
+def a_round(phase: str, number: int, of: int, **measured: Any) -> Round:
+    """Return a round; what is not given was not measured."""
+    known = {"phase": phase, "number": number, "of": of, "best": False, **measured}
+    return Round(**{field.name: known.get(field.name, math.nan) for field in fields(Round)})
 
 
 def run(dataset: str, metric: str, method: str, seed: int = 0, replicate: int = 0, **more: Any) -> dict[str, Any]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-from typing import Any
-
 import numpy as np
 import pytest
 
+from made_up import a_round
 from metricgrad.figures import Figure2, Figure3, figure1
 from metricgrad.metrics import get_metric
 from metricgrad.plots import plot_convergence, plot_figure1, plot_figure2, plot_figure3
@@ -16,16 +14,10 @@ from metricgrad.trainer import Round
 NAN = float("nan")
 
 
-def made(phase: str, number: int, **measured: Any) -> Round:
-    """Make a round; what is not given was not measured."""
-    known = {"phase": phase, "number": number, "of": 30, "best": False, **measured}
-    return Round(**{field.name: known.get(field.name, NAN) for field in fields(Round)})
-
-
 def history(losses: list[float], gap: float) -> list[Round]:
-    warm = made("warm-up", 30, steps=30, loss=0.7, gap=NAN, trust=NAN, validation=0.5)
+    warm = a_round("warm-up", 30, 30, steps=30, loss=0.7, gap=NAN, trust=NAN, validation=0.5)
     rounds = [
-        made("rounds", i + 1, steps=33 + 3 * i, loss=0.3, gap=gap, trust=0.9, validation=loss)
+        a_round("rounds", i + 1, 3, steps=33 + 3 * i, loss=0.3, gap=gap, trust=0.9, validation=loss)
         for i, loss in enumerate(losses)
     ]
     return [warm, *rounds]

@@ -7,6 +7,7 @@ import math
 import pytest
 from rich.progress import Progress
 
+from made_up import a_round
 from metricgrad import progress
 from metricgrad.metrics import f1
 from metricgrad.trainer import Round
@@ -21,9 +22,9 @@ def a_terminal(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) 
 
 
 def rounds(validation: float = 0.31) -> list[Round]:
-    nan = math.nan
-    warm_up = [Round("warm-up", n, 2, n, 0.7, nan, nan, nan, False, 0.1) for n in (1, 2)]
-    return [*warm_up, *(Round("rounds", n, 3, 2 + n, 0.5, 0.01, 0.9, validation, True, 0.2) for n in (1, 2, 3))]
+    warm_up = [a_round("warm-up", n, 2, steps=n, loss=0.7) for n in (1, 2)]
+    later = {"loss": 0.5, "gap": 0.01, "trust": 0.9, "validation": validation}
+    return [*warm_up, *(a_round("rounds", n, 3, steps=2 + n, **later) for n in (1, 2, 3))]
 
 
 def test_rounds_are_passed_on_and_shown_with_the_metric_people_know(capsys: pytest.CaptureFixture[str]) -> None:
