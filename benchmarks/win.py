@@ -138,7 +138,9 @@ def _paired(differences: pd.Series) -> float:
     """Return p of a paired t test; 1 where nothing differs."""
     if len(differences) < 2 or not differences.any():
         return 1.0
-    return float(ttest_1samp(differences, 0).pvalue) if differences.std() > 0 else 0.0
+    if differences.std() <= 1e-9 * differences.abs().max():  # all the same: as sure as can be
+        return 0.0
+    return float(ttest_1samp(differences, 0).pvalue)
 
 
 def worse(found: pd.DataFrame) -> pd.DataFrame:
