@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test browser lint format fuzz bench clean
+.PHONY: help demo test browser docs tour lint format fuzz bench clean
 
 help:  ## show what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1	/' | expand -t 16
@@ -25,6 +25,13 @@ browser:
 	    >/dev/null 2>&1 || echo "chromium cannot be installed here; tests in a browser will be skipped"; \
 	fi
 
+docs: $(VENV)/.docs  ## set up and build the pages with the gallery; a warning is an error
+	$(BIN)/sphinx-build -q -W --keep-going -b html docs build/docs
+	@echo "Open build/docs/index.html."
+
+tour: $(VENV)/.docs browser  ## run the commands of the tour again, and write it with what they print and draw
+	$(BIN)/python docs/make_tour.py
+
 lint: $(VENV)/.dev  ## ruff, mypy and the layering contract
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -42,7 +49,7 @@ bench: $(VENV)/.dev  ## measure speed, as ratios within one run
 	$(BIN)/python benchmarks/metrics.py
 
 clean:  ## remove what make made
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis metricgrad-demo
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis metricgrad-demo build docs/gallery
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -55,4 +62,9 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(VENV)/bin/python
 $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "Installing metricgrad and its development tools into $(VENV) (once) ..."
 	$(INSTALL) -e '.[dev]'
+	@touch $@ $(VENV)/.core
+
+$(VENV)/.docs: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "Installing metricgrad and what its pages are built with into $(VENV) (once) ..."
+	$(INSTALL) -e '.[docs]'
 	@touch $@ $(VENV)/.core

@@ -1,0 +1,45 @@
+"""How Sphinx builds these pages: Markdown by MyST, the gallery of examples by sphinx-gallery; `make docs`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from matplotlib.figure import Figure
+from sphinx_gallery.scrapers import figure_rst
+
+from metricgrad import __version__
+
+project, author, version = "metricgrad", "The metricgrad developers", __version__
+release, copyright = version, author
+extensions = ["myst_parser", "sphinx_gallery.gen_gallery"]
+exclude_patterns = ["gallery/*.ipynb", "sg_execution_times.rst"]
+myst_heading_anchors = 3
+suppress_warnings = ["config.cache"]
+html_theme, html_title = "furo", "metricgrad"
+html_show_sourcelink = False
+
+
+def figures(block: Any, block_vars: dict[str, Any], gallery_conf: dict[str, Any]) -> str:
+    """Save the figures an example holds by name that were not there before: ours are made without pyplot."""
+    known = block_vars["example_globals"]
+    seen: set[int] = known.setdefault("__figures__", set())
+    paths = []
+    for figure in [value for value in known.values() if isinstance(value, Figure) and id(value) not in seen]:
+        seen.add(id(figure))
+        paths.append(next(block_vars["image_path_iterator"]))
+        figure.savefig(paths[-1], dpi=110)
+    return figure_rst(paths, gallery_conf["src_dir"])
+
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "gallery",
+    "image_scrapers": (figures,),
+    "reset_modules": (),
+    "within_subsection_order": "FileNameSortKey",
+    "show_memory": False,
+    "abort_on_example_error": True,
+    "download_all_examples": False,
+    "min_reported_time": 1e9,
+    "write_computation_times": False,
+}

@@ -1,0 +1,222 @@
+"""Write the guided tour: run its commands, and keep what they print and the pages they make as text and pictures.
+
+`make tour` runs this. The table is made up here, so that the tour needs no file and is the same everywhere.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from playwright.sync_api import Page, sync_playwright
+
+DOCS = Path(__file__).parent
+IMAGES = DOCS / "images"
+SHOTS = {
+    "tour-verdict": "header",
+    "tour-metric": "#metric",
+    "tour-curves": "#curves",
+    "tour-threshold": "#threshold",
+    "tour-confusion": "#confusion",
+    "tour-convergence": "#training",
+    "tour-calibration": "#calibration",
+    "tour-fidelity": "#fidelity",
+}
+"""Pictures, and the part of the page that each shows."""
+
+TOUR = """\
+# A guided tour
+
+Written by `make tour` (`docs/make_tour.py`), which runs every command below and keeps what it printed and drew. Do not
+edit by hand.
+
+You have a table of customers, `churn.csv`, and at the end of the month somebody will look at F1. This is the way from
+the file to a model you can trust, in two commands.
+
+```
+{head}
+```
+
+## First ask whether it is worth it
+
+```sh
+{compare}
+```
+
+```text
+{compare_said}
+```
+
+The last line but one is the answer. It comes from {splits} splits of the table into training, validation and test
+rows. Columns are prepared on training rows, checkpoints and thresholds are chosen on validation rows, and test rows are
+looked at once. Splits overlap, so the interval is that of the corrected resampled t (Nadeau and Bengio 2003); a plain
+one would be too narrow. If the answer is *no reliable difference*, believe it, and use cross-entropy.
+
+`--model linear` and the short recipe keep this tour quick. Leave both out for the network of the paper and the full
+training.
+
+## Look at the page
+
+`{page}` is one file that fetches nothing, and can be sent by mail.
+
+![The verdict, and what it is about](images/tour-verdict.png)
+
+![The metric of every method on every split, and how far metricgrad is ahead of each](images/tour-metric.png)
+
+*Dots are splits, bars are means. On the right, an interval that leaves zero out is a reliable difference.*
+
+![ROC and precision-recall curves](images/tour-curves.png)
+
+*Untick a method to leave it out, point at a curve to read it.*
+
+![The metric at every threshold](images/tour-threshold.png)
+
+*Where the metric would be if more or fewer rows were called positive. The dots are the thresholds that validation rows
+chose; the distance to the top of the curve is what choosing cost.*
+
+![Confusion matrices](images/tour-confusion.png)
+
+![Convergence](images/tour-convergence.png)
+
+*The metric on validation rows while training. Every network has the same warm-up by cross-entropy; then each follows
+its own loss.*
+
+![Calibration](images/tour-calibration.png)
+
+*Scores are for ranking and cutting, not probabilities: here is how far from them they are.*
+
+![Fidelity of the surrogate](images/tour-fidelity.png)
+
+*What the model follows has to be true: on fresh sets of rows, what the surrogate says against what the metric says.*
+
+## Then fit
+
+```sh
+{fit}
+```
+
+```text
+{fit_said}
+```
+
+## Use it
+
+```sh
+{predict}
+```
+
+```text
+{predict_said}
+```
+
+```sh
+{evaluate}
+```
+
+```text
+{evaluate_said}
+```
+
+## The same in a notebook
+
+```python
+import pandas as pd
+
+import metricgrad
+
+table = pd.read_csv("churn.csv")
+found = metricgrad.compare(table, "churn", "f1", verbose=True)  # polars frames and arrays will do too
+found  # the verdict and the table
+found.plot_threshold()  # and every other picture: plot_metric, plot_roc, plot_precision_recall, plot_calibration ...
+metricgrad.write_contest(found, "page.html")  # the page above
+```
+
+A fitted `MetricClassifier` shows its metric, threshold and training as well, `verbose=True` shows bars, and
+`callback=` sends every round to a logger: see the [gallery](gallery/index).
+"""
+
+
+def customers(rows: int, seed: int) -> pd.DataFrame:
+    """Make up customers: numbers, categories, yes or no, dates and gaps, and a rare target that is not linear."""
+    rng = np.random.default_rng(seed)
+    tenure, spend, calls = rng.gamma(2, 14, rows), rng.gamma(3, 18, rows), rng.poisson(1.4, rows)
+    plan, age = rng.choice(["basic", "plus", "family"], rows, p=[0.5, 0.3, 0.2]), rng.normal(44, 14, rows).clip(18, 90)
+    joined = pd.Timestamp("2024-06-01") - pd.to_timedelta((30 * tenure).astype(int), unit="D")
+    angry = 1.1 * (calls >= 4) + 0.9 * ((spend > 70) & (plan == "basic")) + 0.9 * ((tenure < 6) & (age < 30))
+    odds = -3.4 + 2.2 * angry + 0.012 * (spend - 54) - 0.015 * (tenure - 28) + 0.3 * rng.normal(size=rows)
+    table = pd.DataFrame(
+        {
+            "customer_id": [f"C{i:06d}" for i in rng.permutation(10 * rows)[:rows]],
+            "joined": joined.strftime("%Y-%m-%d"),
+            "age": age.round(),
+            "plan": plan,
+            "monthly_spend": spend.round(2),
+            "calls_to_support": calls,
+            "paperless": np.where(rng.random(rows) < 0.6, "yes", "no"),
+            "churn": np.where(rng.random(rows) < 1 / (1 + np.exp(-odds)), "yes", "no"),
+        }
+    )
+    table.loc[rng.random(rows) < 0.05, "age"] = np.nan
+    return table
+
+
+def said(command: str, folder: Path) -> str:
+    """Run a command as a newcomer would, and return what it printed."""
+    environment = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
+    program, *words = shlex.split(command)
+    done = subprocess.run(
+        [str(Path(sys.executable).parent / program), *words],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        raise RuntimeError(f"{command}: {done.stderr}")
+    return "\n".join(line.rstrip() for line in done.stdout.strip().splitlines())
+
+
+def photograph(page: Page, address: str) -> None:
+    """Keep pictures of the parts of a page."""
+    page.goto(address)
+    page.wait_for_selector("#chart-fidelity svg circle")
+    page.add_style_tag(content="nav { position: static !important; } h2 { margin-top: 1rem !important; }")
+    for name, part in SHOTS.items():
+        page.locator(part).screenshot(path=IMAGES / f"{name}.png")
+
+
+def main() -> None:
+    """Run the tour in a folder of its own, and write it."""
+    how = "--model linear --recipe warmup=600,rounds=200,learning_rate=0.003"
+    commands = {
+        "compare": f"metricgrad compare churn.csv --target churn --metric f1 --splits 5 {how}",
+        "fit": f"metricgrad fit churn.csv --target churn --metric f1 --out churn-model {how}",
+        "predict": "metricgrad predict churn-model new.csv --id customer_id",
+        "evaluate": "metricgrad evaluate churn-model later.csv",
+    }
+    with tempfile.TemporaryDirectory() as place, sync_playwright() as playwright:
+        folder = Path(place)
+        customers(6_000, seed=0).to_csv(folder / "churn.csv", index=False)
+        customers(2_000, seed=1).to_csv(folder / "later.csv", index=False)
+        customers(5, seed=2).drop(columns="churn").to_csv(folder / "new.csv", index=False)
+        texts = {f"{name}_said": said(command, folder) for name, command in commands.items()}
+        head = "\n".join((folder / "churn.csv").read_text(encoding="utf-8").splitlines()[:5])
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--headless", "--no-sandbox", "--disable-gpu"]
+        )
+        page = browser.new_page(viewport={"width": 1100, "height": 900})
+        photograph(page, (folder / "metricgrad-compare" / "index.html").as_uri())
+        browser.close()
+    text = TOUR.format(**commands, **texts, head=head, splits=5, page="metricgrad-compare/index.html")
+    (DOCS / "tour.md").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
