@@ -58,6 +58,7 @@ The last line but one is the answer. It comes from {splits} splits of the table 
 rows. Columns are prepared on training rows, checkpoints and thresholds are chosen on validation rows, and test rows are
 looked at once. Splits overlap, so the interval is that of the corrected resampled t (Nadeau and Bengio 2003); a plain
 one would be too narrow. If the answer is *no reliable difference*, believe it, and use cross-entropy.
+Whatever it says here, the tour goes on with a model for F1, to show the rest of the way.
 
 `--model linear` and the short recipe keep this tour quick. Leave both out for the network of the paper and the full
 training.
