@@ -24,9 +24,12 @@ def numbers(cells: pd.Series[Any]) -> Floats:
     """Return cells as numbers; NaN where there is none, or one that is not finite."""
     if pd.api.types.is_datetime64_any_dtype(cells.dtype):
         return np.full(len(cells), np.nan)
-    if not (pd.api.types.is_numeric_dtype(cells.dtype) or pd.api.types.is_bool_dtype(cells.dtype)):
-        cells = pd.to_numeric(cells.astype(object), errors="coerce")
-    found = cells.to_numpy(dtype=np.float64, na_value=np.nan)
+    if cells.dtype == np.float64:
+        found = cells.to_numpy()
+    elif pd.api.types.is_numeric_dtype(cells.dtype) or pd.api.types.is_bool_dtype(cells.dtype):
+        found = cells.to_numpy(dtype=np.float64, na_value=np.nan)
+    else:
+        found = np.asarray(pd.to_numeric(cells.to_numpy(dtype=object), errors="coerce"), np.float64)
     return np.where(np.isfinite(found), found, np.nan)
 
 

@@ -46,7 +46,10 @@ def alone(column: Column, cells: pd.Series[Any], targets: NDArray[np.float64]) -
         return _auc(_shares(words(cells), targets), targets)
     said = values(column, cells)
     gaps = np.isnan(said)
-    return max(_auc(np.where(gaps, np.nanmedian(said) if not gaps.all() else 0.0, said), targets), _auc(gaps, targets))
+    if not gaps.any():
+        return _auc(said, targets)
+    middle = 0.0 if gaps.all() else np.median(said[~gaps])
+    return max(_auc(np.where(gaps, middle, said), targets), _auc(gaps, targets))
 
 
 def _shares(said: NDArray[Any], targets: NDArray[np.float64]) -> NDArray[np.float64]:

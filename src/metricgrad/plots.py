@@ -42,8 +42,9 @@ def plot_convergence(histories: Mapping[str, Sequence[Round]], metric: Metric) -
     for (name, history), colour in zip(histories.items(), COLOURS * len(histories), strict=False):
         steps, losses = _checked(history)
         above.plot(steps, metric.value(losses), color=colour, label=name, lw=1.6)
-        chosen = int(np.argmin(losses))
-        above.plot(steps[chosen], metric.value(losses[chosen]), "o", color=colour, ms=6)
+        if len(losses):  # training may have been stopped before the first look at validation rows
+            chosen = int(np.argmin(losses))
+            above.plot(steps[chosen], metric.value(losses[chosen]), "o", color=colour, ms=6)
         gaps = np.array([r.gap for r in history])
         if np.isfinite(gaps).any():
             below.plot([r.steps for r in history], gaps, color=colour, lw=1)

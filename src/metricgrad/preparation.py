@@ -50,7 +50,8 @@ class Numeric:
         """Fill with the median; centre and scale what is then there."""
         parts = PARTS[column.kind](given, column.form)
         gaps = np.isnan(parts)
-        fill = np.nanmedian(parts, axis=0) if not gaps.all() else np.zeros(parts.shape[1])
+        there = parts[~gaps[:, 0]]
+        fill = np.median(there, axis=0) if len(there) else np.zeros(parts.shape[1])
         filled = np.where(gaps, fill, parts)
         centre, spread = filled.mean(axis=0), filled.std(axis=0)
         scale = np.where(spread > 1e-12 * np.abs(centre), spread, 1.0)
@@ -116,6 +117,16 @@ PARTS: dict[str, Callable[[pd.Series[Any], str], Floats]] = {
     "boolean": lambda given, form: cells.flags(given)[:, None],
     "date": _of_dates,
 }
+
+
+def typed(frame: pd.DataFrame, schema: Schema) -> pd.DataFrame:
+    """Return the columns used, with numbers written as text read once and for all."""
+    read = {
+        column.name: cells.numbers(frame[column.name]) if column.kind == "number" else frame[column.name]
+        for column in schema.used
+    }
+    found: pd.DataFrame = pd.DataFrame(read, index=frame.index)
+    return found
 
 
 def values(column: Column, given: pd.Series[Any]) -> Floats:

@@ -20,7 +20,7 @@ from metricgrad.estimator import MetricClassifier
 from metricgrad.leaks import leaking
 from metricgrad.metric_specs import read_metric
 from metricgrad.metrics import Metric
-from metricgrad.preparation import Preparation
+from metricgrad.preparation import Preparation, typed
 from metricgrad.reading import TableError, check_names
 from metricgrad.recipe import Recipe
 from metricgrad.splits import group_part, latest_part
@@ -153,6 +153,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> None:
         schema = infer_columns(features, self.ignore)
         self._note(*schema.describe())
+        features = typed(features, schema)
         for name, auc in leaking(features, schema.used, targets):
             warnings.warn(
                 f"{name!r} alone tells the target (AUC {auc:.4f}): was it filled in later? Then ignore it", stacklevel=3
