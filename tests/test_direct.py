@@ -13,11 +13,13 @@ import pytest
 import torch
 
 from metricgrad import get_metric
+from metricgrad.draws import Draws
 from metricgrad.estimator import make_loss
 from metricgrad.fleet import Member, train_fleet
+from metricgrad.guard import Rows
 from metricgrad.model import build_model
 from metricgrad.recipe import RECIPES
-from metricgrad.trainer import Draws, Rows, train
+from metricgrad.trainer import train
 
 FILE = Path(__file__).parents[1] / "benchmarks" / "direct.py"
 RECIPE = replace(RECIPES["paper"], rounds=20)

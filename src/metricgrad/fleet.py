@@ -20,13 +20,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from metricgrad.baselines import CrossEntropy
+from metricgrad.draws import Draws
 from metricgrad.guard import Guard, Rows, Verdict
 from metricgrad.loss import SurrogateLoss, two_classes
 from metricgrad.metrics import Metric
 from metricgrad.model import Scorer
 from metricgrad.recipe import Recipe
 from metricgrad.stacked import Models, Surrogates
-from metricgrad.trainer import Draws, Round, build_optimizer, cosine_on, due, earn_trust, trust_on
+from metricgrad.trainer import Round, build_optimizer, cosine_on, due, earn_trust, trust_on
 
 NAN = float("nan")
 

@@ -5,22 +5,21 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
-from itertools import repeat
 
 import torch
 from torch import Tensor, nn
 
 from metricgrad.baselines import CrossEntropy
+from metricgrad.draws import Draws
 from metricgrad.guard import Guard, Rows, scores_of
 from metricgrad.loss import SurrogateLoss, clip_gradients
 from metricgrad.metrics import Metric
 from metricgrad.probing import gradient_cosine
 from metricgrad.recipe import Recipe
-from metricgrad.sampling import SetSampler
 
 
 @dataclass(frozen=True)
@@ -127,12 +126,10 @@ def train(
 
 ALIKE = 0.003
 """Sets whose true losses spread less than this share of their range have no order to get right."""
-TRUST_SETS = 32
-"""Fresh sets on which the surrogate is compared with the metric."""
 POINTS = 0.3
 """A cosine below this is a direction not worth following."""
 PROBED_SETS = 4
-"""Of these, sets on which the metric is probed for where it points."""
+"""Of the fresh sets, those on which the metric is probed for where it points."""
 _NAN = float("nan")
 _UNSEEN = (_NAN, False, _NAN)
 
@@ -284,16 +281,29 @@ def _learnable(model: nn.Module, loss: nn.Module | None = None) -> list[Tensor]:
     return learnable if loss is None or isinstance(loss, SurrogateLoss) else learnable + list(loss.parameters())
 
 
-def build_optimizer(
-    learnable: list[Tensor], recipe: Recipe, steps: int
-) -> tuple[torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler]:
+def build_optimizer(learnable: list[Tensor], recipe: Recipe, steps: int) -> tuple[torch.optim.Optimizer, Pace]:
     """Build the Adam of the model, and the schedule of its rate over some steps."""
     optimizer = torch.optim.Adam(learnable, recipe.learning_rate, fused=True)
+    return optimizer, Pace(optimizer, recipe, steps)
 
-    def pace(step: int) -> float:
-        return 1.0 if recipe.schedule == "constant" else (1 + math.cos(math.pi * min(step / max(steps, 1), 1))) / 2
 
-    return optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, pace)
+class Pace:
+    """The rate of an optimizer over some steps: constant, or along a cosine to zero.
+
+    What LambdaLR does, at a small part of its cost.
+    """
+
+    def __init__(self, optimizer: torch.optim.Optimizer, recipe: Recipe, steps: int) -> None:
+        self.groups, self.recipe, self.steps = optimizer.param_groups, recipe, max(steps, 1)
+        self.taken = 0
+
+    def step(self) -> None:
+        """Set the rate of the next step."""
+        self.taken += 1
+        if self.recipe.schedule == "cosine":
+            share = (1 + math.cos(math.pi * min(self.taken / self.steps, 1))) / 2
+            for group in self.groups:
+                group["lr"] = self.recipe.learning_rate * share
 
 
 def due(number: int, recipe: Recipe) -> bool:
@@ -303,65 +313,3 @@ def due(number: int, recipe: Recipe) -> bool:
 
 def _since(begun: float) -> float:
     return time.perf_counter() - begun
-
-
-class Draws:
-    """Sets of rows for steps; data no larger than a set is used whole.
-
-    Following, refining and measuring trust each draw from a stream of their own, so that every loss is followed on the
-    very same sets, and refined on the very same ones. Weights restore the natural prevalence of stratified sets, so for
-    a metric that takes none rows come naturally.
-    """
-
-    def __init__(self, rows: Rows, recipe: Recipe, seed: int, weighted: bool) -> None:
-        self.rows = rows
-        self.whole = len(rows.y) <= recipe.set_size
-        natural = self.whole or (recipe.restore and not weighted)
-        share = None if natural else recipe.share_of(float(rows.y.float().mean()))
-        size = max(min(recipe.set_size, len(rows.y)), 2)
-        self.streams: dict[str, SetSampler] = {}
-        for away, name in enumerate(("follow", "refine", "trust")):
-            generator = torch.Generator().manual_seed(seed + away * 2**32)
-            self.streams[name] = SetSampler(rows.y, size, share, recipe.restore, rows.w, generator)
-
-    def draw(self, steps: int, sets: int, stream: str = "follow") -> Iterator[Rows]:
-        """Yield the sets of each step: x `(sets, n, features)`, y and w `(sets, n)`."""
-        if self.whole:
-            yield from repeat(Rows(self.rows.x.expand(sets, -1, -1), *self._labels(sets)), steps)
-            return
-        rows, weights = self.streams[stream].draw(steps * sets)
-        for some, heavy in zip(rows.view(steps, sets, -1), weights.view(steps, sets, -1), strict=True):
-            yield Rows(self.rows.x[some], self.rows.y[some], heavy)
-
-    def scored(
-        self, score: Callable[[Tensor], Tensor], sets: int, noise: float, stream: str = "refine"
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return noisy scores `(..., sets, n)`, targets and weights `(sets, n)` of some sets; whole data once."""
-        if self.whole:
-            scores = score(self.rows.x).unsqueeze(-2)
-            return self.noisy(scores.expand(*scores.shape[:-2], sets, -1), noise, stream), *self._labels(sets)
-        (x, y, w), *_ = self.draw(1, sets, stream)
-        return self.noisy(score(x), noise, stream), y, w
-
-    def fresh(self, score: Callable[[Tensor], Tensor], recipe: Recipe) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return scored sets that nothing learns from, to measure trust on."""
-        return self.scored(score, TRUST_SETS, recipe.noise, "trust")
-
-    def alike(self, recipe: Recipe) -> bool:
-        """Say whether all such sets are the same: whole data without noise."""
-        return self.whole and not recipe.noise
-
-    def noisy(self, scores: Tensor, noise: float, stream: str = "refine") -> Tensor:
-        """Perturb each set by its own share of the noise, so that the surrogate learns what moving a score does.
-
-        Several models, `(..., sets, n)`, are perturbed alike.
-        """
-        if not noise:
-            return scores
-        generator = self.streams[stream].generator
-        share = noise * torch.rand(scores.shape[-2], 1, generator=generator)
-        return scores + scores.std(-1, keepdim=True) * (share * torch.randn(scores.shape[-2:], generator=generator))
-
-    def _labels(self, sets: int) -> tuple[Tensor, Tensor]:
-        _, y, w = self.rows
-        return y.expand(sets, -1), (torch.ones_like(y) if w is None else w).expand(sets, -1)

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from metricgrad.baselines import TUNED
 from metricgrad.columns import Schema
 from metricgrad.diagnosis import Diagnosis, diagnose
+from metricgrad.draws import Draws
 from metricgrad.estimator import make_loss
 from metricgrad.fleet import Member, Trained, can_sail, train_fleet
 from metricgrad.guard import Guard, Rows
@@ -29,7 +30,7 @@ from metricgrad.recipe import Recipe
 from metricgrad.splits import group_part, split
 from metricgrad.table import centre_and_scale, chunks, scaled
 from metricgrad.threshold import best_threshold
-from metricgrad.trainer import Draws, Round, train
+from metricgrad.trainer import Round, train
 from metricgrad.trees import NAME as TREES
 from metricgrad.trees import Scores, grow_trees
 
