@@ -92,7 +92,13 @@ def options(
 # ---- one's own table -----------------------------------------------------------------------------------------------
 
 
-for command in (table_commands.fit, compare_command.compare, table_commands.predict, table_commands.evaluate):
+for command in (
+    table_commands.fit,
+    compare_command.compare,
+    table_commands.predict,
+    table_commands.evaluate,
+    table_commands.export,
+):
     app.command()(command)
 
 

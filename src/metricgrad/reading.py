@@ -24,7 +24,7 @@ from typing import IO, Any
 import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.feather
+import pyarrow.ipc
 import pyarrow.parquet
 
 ROWS = 50_000
@@ -64,7 +64,9 @@ def read_chunks(path: str | Path, rows: int = ROWS) -> Iterator[pd.DataFrame]:
         if not head:
             raise TableError(f"{path}: expected a table, got an empty file")
         try:
-            batches = _arrow_batches(file, rows) if head[:4] in (b"PAR1", b"FEA1") or head == b"ARROW1" else _text(file)
+            batches = (
+                _parquet(file, rows) if head[:4] == b"PAR1" else _feather(file) if head == b"ARROW1" else _text(file)
+            )
             seen = 0
             for batch in batches:
                 seen += len(batch)
@@ -117,14 +119,16 @@ def _only_member(archive: zipfile.ZipFile, path: str | Path) -> IO[bytes]:
 # ---- Parquet and Feather -------------------------------------------------------------------------------------------
 
 
-def _arrow_batches(file: IO[bytes], rows: int) -> Iterator[pd.DataFrame]:
-    if file.read(4) == b"PAR1":
-        batches = pyarrow.parquet.ParquetFile(file).iter_batches(rows)
-    else:
-        batches = iter(pyarrow.feather.read_table(file, memory_map=False).to_batches(rows))
-    for batch in batches:
-        check_names(batch.schema.names)
-        yield batch.to_pandas()
+def _parquet(file: IO[bytes], rows: int) -> Iterator[pd.DataFrame]:
+    source = pyarrow.parquet.ParquetFile(file)
+    check_names(source.schema_arrow.names)
+    yield from (batch.to_pandas() for batch in source.iter_batches(rows))
+
+
+def _feather(file: IO[bytes]) -> Iterator[pd.DataFrame]:
+    source = pyarrow.ipc.open_file(file)
+    check_names(source.schema.names)
+    yield from (source.get_batch(number).to_pandas() for number in range(source.num_record_batches))
 
 
 # ---- text ----------------------------------------------------------------------------------------------------------

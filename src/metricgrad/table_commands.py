@@ -124,6 +124,20 @@ def evaluate(
     typer.echo(", ".join(f"{name} {counts[name]:,}" for name in ("tp", "fp", "fn", "tn")))
 
 
+def export(
+    model: Folder,
+    out: Annotated[Path, typer.Option(help="File to write, of the kind torch.export.load reads.")] = Path("model.pt2"),
+) -> None:
+    """Write the network of a model as a program of torch that needs no metricgrad; it takes prepared features."""
+    from metricgrad.export import export as exported
+    from metricgrad.folder import load
+
+    loaded = load(model)
+    exported(loaded, out)
+    features = len(loaded.pipeline_[0].get_feature_names_out())
+    typer.echo(f"{out} takes {features:,} features a row, named in the file, and gives scores; at least 0 is positive.")
+
+
 # ---- what is said and read -----------------------------------------------------------------------------------------
 
 
