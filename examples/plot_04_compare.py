@@ -2,7 +2,7 @@
 Was it worth it? Ask your own table
 ===================================
 
-`compare` trains for the metric, and by cross-entropy, class weights, the focal loss and boosted trees, on repeated
+``compare`` trains for the metric, and by cross-entropy, class weights, the focal loss and boosted trees, on repeated
 splits of a table. It says in one sentence whether the first is better, with an interval that knows that splits overlap.
 """
 
@@ -33,4 +33,4 @@ metric_by_method = found.plot_metric()
 thresholds = found.plot_threshold()
 
 # %%
-# `metricgrad.write_contest(found, "page.html")` writes all of it as one page.
+# ``metricgrad.write_contest(found, "page.html")`` writes all of it as one page.

@@ -2,7 +2,7 @@
 Watch training in TensorBoard, MLflow or W&B
 ============================================
 
-A callback is called with every round; `scalars` makes plain numbers of it. Nothing else is needed: any logger that
+A callback is called with every round; ``scalars`` makes plain numbers of it. Nothing else is needed: any logger that
 takes names and numbers will do, and so will a list.
 """
 
@@ -20,7 +20,7 @@ X_train, X_test, y_train, y_test = train_test_split(X, y, stratify=y, random_sta
 recipe = Recipe(warmup=300, rounds=100, check_every=10)
 
 # %%
-# TensorBoard: `tensorboard --logdir` shows the curves while they grow.
+# TensorBoard: ``tensorboard --logdir`` shows the curves while they grow.
 folder = tempfile.mkdtemp()
 with SummaryWriter(folder) as writer:
 
@@ -32,8 +32,8 @@ with SummaryWriter(folder) as writer:
 print(f"TensorBoard: F1 {model.score(X_test, y_test):.4f} on unseen rows")
 
 # %%
-# A plain function does as well. With MLflow it is `lambda done: mlflow.log_metrics(scalars(done), done.steps)`, with
-# W&B `lambda done: run.log(scalars(done), step=done.steps)`.
+# A plain function does as well. With MLflow it is ``lambda done: mlflow.log_metrics(scalars(done), done.steps)``, with
+# W&B ``lambda done: run.log(scalars(done), step=done.steps)``.
 kept = []
 model = MetricClassifier(
     "f1", model="linear", recipe=recipe, callback=lambda done: kept.append((done.steps, scalars(done)))
@@ -47,4 +47,4 @@ for name in ("validation", "gap"):
     points = [(step, numbers[name]) for step, numbers in kept if name in numbers]
     axes.plot(*zip(*points, strict=True), label=name)
 axes.set(xlabel="model steps", ylabel="loss")
-axes.legend(frameon=False)
+legend = axes.legend(frameon=False)
