@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metricgrad.columns import DROPPED, USED, Column, infer_columns
@@ -93,6 +93,7 @@ cell = st.one_of(
 )
 
 
+@settings(max_examples=50)
 @given(st.lists(cell, min_size=1, max_size=30))
 def test_any_cells_have_a_kind_and_text_of_them_too(cells: list[Any]) -> None:
     for given_cells in (cells, [None if c is None else str(c) for c in cells]):

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import f1_score
 
@@ -44,6 +44,7 @@ arithmetic = st.recursive(
 
 
 @pytest.mark.parametrize(("text", "name"), BUILT_IN.items())
+@settings(max_examples=25)
 @given(rows)
 def test_an_expression_of_a_built_in_metric_is_that_metric(text: str, name: str, found: list) -> None:
     scores, targets, weights = (torch.tensor(column, dtype=torch.float64) for column in zip(*found, strict=True))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
@@ -102,6 +102,7 @@ column = st.one_of(
 )
 
 
+@settings(max_examples=30)
 @given(st.dictionaries(st.text(min_size=1, max_size=3), column, min_size=1, max_size=4))
 def test_what_was_learned_comes_back_from_json(columns: dict[str, list[Any]]) -> None:
     frame = pd.DataFrame({name: pd.Series(cells, dtype=object) for name, cells in columns.items()})

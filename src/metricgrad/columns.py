@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from metricgrad.cells import NO, YES, dates, form_of_dates, numbers, words
 from metricgrad.reading import TableError
@@ -117,32 +118,39 @@ def _column(name: str, cells: pd.Series[Any]) -> Column:
     if not len(there):
         return Column(name, "empty")
     try:
-        distinct = there.nunique()
+        if pd.api.types.is_bool_dtype(there.dtype) or pd.api.types.is_datetime64_any_dtype(there.dtype):
+            return Column(name, _unless_constant("boolean" if there.dtype.kind == "b" else "date", there, len(cells)))
+        found = _numbers(there)
+        if found is None:
+            return _of_text(name, pd.Series(words(there)).dropna(), len(cells))
     except TypeError:  # lists, dictionaries, arrays
         return Column(name, "nested")
-    if distinct == 1 and len(there) == len(cells):
+    if len(found) == len(cells) and found.min() == found.max():
         return Column(name, "constant")
-    if pd.api.types.is_bool_dtype(there.dtype):
-        return Column(name, "boolean")
-    if pd.api.types.is_datetime64_any_dtype(there.dtype):
-        return Column(name, "date")
-    if pd.api.types.is_numeric_dtype(there.dtype) or _mostly(numbers(there[:PROBE])):
-        found = numbers(there)
-        if _mostly(found):
-            stray = int(np.isnan(found).sum())
-            return Column(name, "id" if _counts_rows(name, found) else "number", stray=stray)
-    return _of_text(name, pd.Series(words(there)).dropna(), len(cells))
+    stray = int(np.isnan(found).sum())
+    return Column(name, "id" if _counts_rows(name, found) else "number", stray=stray)
+
+
+def _unless_constant(kind: str, there: pd.Series[Any], rows: int) -> str:
+    return "constant" if len(there) == rows and there.nunique() == 1 else kind
+
+
+def _numbers(there: pd.Series[Any]) -> NDArray[np.float64] | None:
+    """Return cells as numbers if that is what they mostly are; the first few decide whether to look at all."""
+    first = numbers(there[:PROBE])
+    found = numbers(there) if len(there) > PROBE and _mostly(first) else first
+    return found if _mostly(found) else None
 
 
 def _of_text(name: str, there: pd.Series[Any], rows: int) -> Column:
     if not len(there):
         return Column(name, "empty")
     distinct = pd.Series(there.unique())
+    if len(distinct) == 1 and len(there) == rows:
+        return Column(name, "constant")
     said = {word.lower() for word in distinct[:3]} if len(distinct) <= 2 else set()
     if said and said <= {*YES, *NO}:
         return Column(name, "boolean")
-    if len(distinct) == 1 and len(there) == rows:
-        return Column(name, "constant")
     form = form_of_dates(distinct[:PROBE], CLEAR)
     if form is not None:
         stray = int(np.isnan(dates(there, form)).sum())
@@ -153,11 +161,11 @@ def _of_text(name: str, there: pd.Series[Any], rows: int) -> Column:
     return Column(name, "text" if distinct[:PROBE].str.split().str.len().mean() > WORDY else "id")
 
 
-def _mostly(found: Any) -> bool:
+def _mostly(found: NDArray[np.float64]) -> bool:
     return bool(np.isfinite(found).mean() >= CLEAR)
 
 
-def _counts_rows(name: str, found: Any) -> bool:
+def _counts_rows(name: str, found: NDArray[np.float64]) -> bool:
     """Whether whole numbers tell rows apart: each there once, and named so, or one after the other."""
     whole = found[np.isfinite(found)]
     if len(whole) <= FEW or (whole % 1).any() or len(np.unique(whole)) < len(whole):
