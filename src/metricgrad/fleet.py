@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
@@ -27,6 +27,7 @@ from metricgrad.metrics import Metric
 from metricgrad.model import Scorer
 from metricgrad.recipe import Recipe
 from metricgrad.stacked import Models, Surrogates
+from metricgrad.swift import PAYS, Swift, can_compile
 from metricgrad.trainer import Round, build_optimizer, cosine_on, due, earn_trust, trust_on
 
 NAN = float("nan")
@@ -61,7 +62,14 @@ def can_sail(model: Scorer, losses: Sequence[nn.Module], recipe: Recipe) -> bool
 
 
 def train_fleet(
-    model: Scorer, members: Sequence[Member], rows: Rows, recipe: Recipe, *, validation: Rows, seed: int = 0
+    model: Scorer,
+    members: Sequence[Member],
+    rows: Rows,
+    recipe: Recipe,
+    *,
+    validation: Rows,
+    seed: int = 0,
+    compiles: bool | None = None,
 ) -> list[list[Trained]]:
     """Train copies of a model, each by one loss, and return for every member the best model by each of its metrics.
 
@@ -77,6 +85,8 @@ def train_fleet(
         How, for all.
     seed : int
         Of the draws, which are the same for all.
+    compiles : bool, optional
+        Whether steps are compiled, where a compiler is at hand; by default if it pays. The mathematics is the same.
     """
     if not can_sail(model, [member.loss for member in members], recipe):
         raise ValueError(
@@ -93,7 +103,7 @@ def train_fleet(
         if isinstance(member.loss, SurrogateLoss):
             earn_trust(first.models[0], member.loss, Draws(rows, recipe, seed, weighted), recipe)
     crew = [*members, *_companion(members, recipe)]
-    fleet = _Fleet([deepcopy(first.models[0]) for _ in crew], crew, sets, recipe, validation, begun)
+    fleet = _Fleet([deepcopy(first.models[0]) for _ in crew], crew, sets, recipe, validation, begun, compiles)
     fleet.take_over(first)
     fleet.sail("rounds", recipe.rounds * recipe.model_steps)
     return [[keeper.trained() for keeper in keepers] for keepers in fleet.keepers[: len(members)]]
@@ -139,7 +149,9 @@ class _Fleet:
         recipe: Recipe,
         validation: Rows,
         begun: float,
+        compiles: bool | None = None,
     ) -> None:
+        self.compiles = compiles
         self.models, self.members, self.sets, self.recipe = models, members, sets, recipe
         self.validation, self.begun = validation, begun
         self.keepers = [
@@ -170,6 +182,7 @@ class _Fleet:
         recipe = self.recipe
         learnable = [*self.joint.learnable, *(p for loss in self.by_hand for p in loss.parameters())]
         optimizer, pace = build_optimizer(learnable, recipe, steps)
+        step: Callable[[Tensor, Tensor, Tensor], Tensor] = partial(self._step, optimizer)
         if not steps:
             self._check(phase, 0, 0, torch.full((len(self.members),), NAN))
         for number, done in enumerate(range(0, steps, recipe.model_steps)):
@@ -178,21 +191,44 @@ class _Fleet:
                 self._refine()
             values = torch.zeros(len(self.members))
             for x, y, w in self.sets.draw(taken, recipe.sets):
-                optimizer.zero_grad()
-                each = self._losses(self.joint.follow(x), y, torch.ones_like(y) if w is None else w)
-                each.sum().backward()
-                if recipe.clip is not None:
-                    self.joint.clip(recipe.clip)
-                optimizer.step()
+                values += step(x, y, torch.ones_like(y) if w is None else w) / taken
                 pace.step()
-                values += each.detach() / taken
             if recipe.first == "model":
                 self._refine()
+            if number == 0 and self._pays(optimizer):
+                step = self._compiled(optimizer)
             if done + taken == steps or due(number, recipe):
                 self._check(phase, done + taken, steps, values)
         if bool(self.gone.any()):
             names = ", ".join(type(self.members[i].loss).__name__ for i in self.gone.nonzero()[:, 0].tolist())
             warnings.warn(f"losses stopped being finite, their best model before is kept: {names}", stacklevel=3)
+
+    def _step(self, optimizer: torch.optim.Optimizer, x: Tensor, y: Tensor, w: Tensor) -> Tensor:
+        """Let every model follow its loss on some sets, and return the losses: `(members,)`."""
+        optimizer.zero_grad()
+        each = self._losses(self.joint.follow(x), y, w)
+        each.sum().backward()
+        if self.recipe.clip is not None:
+            self.joint.clip(self.recipe.clip)
+        optimizer.step()
+        return each.detach()
+
+    def _pays(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Say whether compiled steps are possible and worth their time: very many, and all along surrogates alike."""
+        recipe = self.recipe
+        if len(self.groups) != 1 or self.by_hand or recipe.sets > 1 or self.groups[0].shape.fixed_pool:
+            return False
+        group = self.groups[0]
+        if group.optimizer and not (group.optimizer.state and group.together):
+            return False
+        many = recipe.rounds * (recipe.model_steps + recipe.surrogate_steps) >= PAYS
+        return bool(optimizer.state) and (many if self.compiles is None else self.compiles) and can_compile()
+
+    def _compiled(self, optimizer: torch.optim.Optimizer) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+        """Compile the steps of models and surrogates from here on: Adam has its moments by now."""
+        swift = Swift(self.joint, self.groups[0], optimizer, self.recipe.anchor, self.recipe.clip)
+        self.groups[0].swift = swift.refine
+        return swift.follow
 
     def _losses(self, scores: Tensor, y: Tensor, w: Tensor) -> Tensor:
         """Return the loss of every member in order, surrogates anchored: `(members, sets, n)` -> `(members,)`."""

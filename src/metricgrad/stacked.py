@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -179,6 +179,7 @@ class Surrogates:
         metrics = dict.fromkeys(loss.metric for loss in losses)
         self.by_metric = [[i for i, loss in enumerate(losses) if loss.metric == metric] for metric in metrics]
         self.optimizer = None if losses[0].frozen else self._optimizer(rate)
+        self.swift: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor] | None = None
 
     def _optimizer(self, rate: float) -> torch.optim.Optimizer:
         """Return one optimizer for all; members that have learned before go on, each with its own count of steps."""
@@ -196,6 +197,11 @@ class Surrogates:
                 if loss.optimizer:
                     joint.state[parameter] = loss.optimizer.state[parameter]
         return joint
+
+    @property
+    def together(self) -> bool:
+        """Whether the optimizer moves what lies side by side, not each member's own part of it."""
+        return self.optimizer is not None and self.optimizer.param_groups[0]["params"][0] is self.common[self.moved[0]]
 
     def __call__(self, scores: Tensor, y: Tensor, w: Tensor) -> Tensor:
         """Return the surrogate losses: `(members, sets, n)` -> `(members, sets)`."""
@@ -246,24 +252,31 @@ class Surrogates:
         with torch.no_grad():
             true = self._true(judged, y, w)
             known = self.pool(scores, y, w) if self.shape.fixed_pool else None
-        span = (self.common["surrogate.high"] - self.common["surrogate.low"]).unsqueeze(-1)
-        moved, gaps = [self.common[name] for name in self.moved], []
-        self._learning(True)
+        gaps = []
         for part in torch.arange(len(y)).chunk(steps):
-            pooled = self.pool(scores[:, part], y[part], w[part], training=True) if known is None else known[:, part]
-            smooth = self.judge(pooled)
-            torch._foreach_zero_([tensor.grad for tensor in moved if tensor.grad is not None])
-            relational = self.losses[0].relational
-            (len(self.losses) * meta_loss(smooth / span, true[:, part] / span, relational)).backward()
-            if self.losses[0].clip is not None:
-                clip_each(moved, self.losses[0].clip)
-            self.optimizer.step()
-            gaps.append((smooth.detach() - true[:, part]).abs())
-        self._learning(False)
+            some = scores[:, part], y[part], w[part], true[:, part]
+            gaps.append(
+                self.swift(*some) if self.swift else self._step(*some, None if known is None else known[:, part])
+            )
         running = self.common["running_gap"]
         for gap in gaps if apart else [torch.cat(gaps, -1)]:
             now = gap.mean(-1)
             running.copy_(torch.where(running.isnan(), now, 0.9 * running + 0.1 * now))
+
+    def _step(self, scores: Tensor, y: Tensor, w: Tensor, true: Tensor, pooled: Tensor | None) -> Tensor:
+        """Take one step on some sets, which may be pooled already, and return the gaps: `(members, sets)`."""
+        assert self.optimizer is not None
+        moved = [self.common[name].requires_grad_() for name in self.moved]
+        torch._foreach_zero_([tensor.grad for tensor in moved if tensor.grad is not None])
+        smooth = self.judge(self.pool(scores, y, w, training=True) if pooled is None else pooled)
+        span = (self.common["surrogate.high"] - self.common["surrogate.low"]).unsqueeze(-1)
+        (len(self.losses) * meta_loss(smooth / span, true / span, self.losses[0].relational)).backward()
+        if self.losses[0].clip is not None:
+            clip_each(moved, self.losses[0].clip)
+        self.optimizer.step()
+        for tensor in moved:
+            tensor.requires_grad_(False)
+        return (smooth.detach() - true).abs()
 
     def _true(self, scores: Tensor, y: Tensor, w: Tensor) -> Tensor:
         """Return the true losses, each metric once for all members that learn it: `(members, sets)`."""
@@ -271,7 +284,3 @@ class Surrogates:
         for own in self.by_metric:
             true[own] = self.losses[own[0]].true(scores[own], y, w)
         return true
-
-    def _learning(self, on: bool) -> None:
-        for name in self.moved:
-            self.common[name].requires_grad_(on)
