@@ -66,7 +66,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     --------
     >>> import pandas as pd
     >>> from metricgrad import Recipe, TableClassifier
-    >>> frame = pd.DataFrame({"age": range(100), "churn": ["no"] * 60 + ["yes"] * 40})
+    >>> frame = pd.DataFrame({"age": [30, 31, 32, 33, 34] * 20, "churn": ["no", "no", "yes", "no", "yes"] * 20})
     >>> model = TableClassifier("f1", model="linear", recipe=Recipe(warmup=60, rounds=0)).fit(frame, "churn")
     >>> model.notes_[0]
     "target churn: 'yes' is positive (it says yes), 40 of 100 rows, against 'no'"
