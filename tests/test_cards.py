@@ -17,6 +17,8 @@ from sklearn.preprocessing import StandardScaler
 from metricgrad import MetricClassifier, Recipe, black_box
 from metricgrad.cards import card, small_line, table
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*is not faithful yet")  # training is too short for that
+
 EVIL = "<script>alert(1)</script>"
 X, Y = make_classification(600, 6, weights=[0.8], random_state=0)
 QUICK = Recipe(warmup=30, rounds=10, check_every=5, trust_cap=50)

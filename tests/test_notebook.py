@@ -9,7 +9,8 @@ import pytest
 from nbclient import NotebookClient
 
 CELLS = [
-    "import warnings; warnings.simplefilter('error'); import numpy as np, torch; torch.set_num_threads(1)\n"
+    "import warnings; warnings.simplefilter('error'); warnings.filterwarnings('ignore', '.*is not faithful yet')\n"
+    "import numpy as np, torch; torch.set_num_threads(1)\n"
     "from sklearn.datasets import make_classification\n"
     "from metricgrad import MetricClassifier, Recipe, compare\n"
     "X, y = make_classification(400, 5, weights=[0.7], random_state=0)\n"

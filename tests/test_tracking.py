@@ -17,6 +17,8 @@ from torch.utils.tensorboard import SummaryWriter
 from metricgrad import MetricClassifier, Recipe, scalars
 from metricgrad.trainer import Round
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*is not faithful yet")  # training is too short for that
+
 X, Y = make_classification(600, 6, weights=[0.8], random_state=0)
 QUICK = Recipe(warmup=30, rounds=10, check_every=5, trust_cap=50)
 

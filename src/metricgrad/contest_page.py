@@ -220,22 +220,28 @@ def _fidelity(contest: Contest) -> str:
         pairs = [trial.fidelity for trial in contest.of(method) if trial.fidelity is not None]
         if pairs:
             true, learned = np.concatenate(pairs, axis=1)
-            last = [trial.history[-1].trust for trial in contest.of(method) if trial.history]
             agree = float(spearmanr(true, learned).statistic) if np.ptp(true) and np.ptp(learned) else None
-            trust = float(np.nanmean(last)) if np.isfinite(last).any() else None
-            cells = (float(np.abs(true - learned).mean()), agree, trust)
+            last = (_at_the_end(contest, method, name) for name in ("trust", "cosine"))
+            cells = (float(np.abs(true - learned).mean()), agree, *last)
             rows.append(
                 tag("tr", tag("th", escape(contest.label(method)), scope="row"), *(number(c, ".4f") for c in cells))
             )
     if not rows:
         return ""
     head = head_cell("method", class_="name") + head_cell("gap", "mean |true - surrogate|")
-    head += head_cell("Spearman", "of these sets") + head_cell("trust", "at the end of training")
+    head += head_cell("Spearman", "of these sets") + head_cell("trust", "as training ended")
+    head += head_cell("cosine", "of gradients, then")
     said = note(
         "A model follows the surrogate, so the surrogate has to be true. Each dot is a fresh set of validation rows, "
         "scored by the model kept, with noise as in training: on the diagonal the surrogate says what the metric says."
     )
     return said + tag("div", _chart("fidelity"), table_of("Surrogate against metric", head, rows), class_="pair")
+
+
+def _at_the_end(contest: Contest, method: str, name: str) -> float | None:
+    """Return the mean over splits of what the last round of each measured; None if none did."""
+    last = [getattr(trial.history[-1], name) for trial in contest.of(method) if trial.history]
+    return float(np.nanmean(last)) if np.isfinite(last).any() else None
 
 
 def _made(contest: Contest, command: str) -> str:

@@ -120,7 +120,7 @@ def _losses(metric: Metric, scores: Tensor, targets: Tensor, every: Confusion, c
 
 
 def _calibration(probabilities: Array, positive: NDArray[np.bool_]) -> tuple[Array, Array]:
-    edges = np.quantile(probabilities, np.linspace(0, 1, BINS + 1))
+    edges = np.percentile(probabilities, 100 * np.linspace(0, 1, BINS + 1))
     group = np.searchsorted(edges[1:-1], probabilities)
     size = np.bincount(group, minlength=BINS).astype(float)
     size[size == 0] = np.nan
