@@ -166,7 +166,7 @@ def test_validation_rows_are_looked_at_as_often_as_asked_and_at_the_end() -> Non
 def test_a_frozen_surrogate_is_never_refined() -> None:
     loss = Recorder(frozen=True)
     before = state_of(loss.surrogate)
-    with pytest.warns(UserWarning, match=r"surrogate of AUC is not faithful yet: .* cosine .* was -?0\.\d+, below 0\.3"):
+    with pytest.warns(UserWarning, match=r"surrogate of AUC is not faithful yet: .* cosine .* was -?0\.\d+, below"):
         trained(loss, replace(QUICK, trust=0.9))
     assert "surrogate" not in loss.calls
     assert same(before, loss.surrogate.state_dict())
