@@ -459,6 +459,7 @@ def test_skops_brings_the_model_back_trusting_our_own_types_only(model: str) -> 
     types = skops.io.get_untrusted_types(data=data)
     assert sorted(types) == [
         "metricgrad.estimator.MetricClassifier",
+        "metricgrad.guard.Verdict",
         "metricgrad.model.Scorer",
         "metricgrad.recipe.Recipe",
         "metricgrad.trainer.Round",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -17,16 +16,18 @@ from torch import Tensor, nn
 from metricgrad.baselines import BASELINES, TUNED, CostSensitive
 from metricgrad.datasets import Dataset, load
 from metricgrad.estimator import METHODS, make_loss
-from metricgrad.fleet import Member, Trained, can_sail, train_fleet
-from metricgrad.guard import Guard, Rows, Verdict
+from metricgrad.fleet import Member, Trained, train_each
+from metricgrad.guard import Rows, Verdict, exact_scores
 from metricgrad.metrics import Metric, get_metric
-from metricgrad.model import Scorer, build_model
+from metricgrad.model import build_model
 from metricgrad.paper import LOSSES, MODES, RIVALS
 from metricgrad.protocols import PROTOCOLS, get_protocol
 from metricgrad.recipe import Recipe, get_recipe
 from metricgrad.splits import split
-from metricgrad.table import centre_and_scale, chunks, scaled
-from metricgrad.trainer import Round, train
+from metricgrad.table import centre_and_scale, scaled
+from metricgrad.trainer import Round
+from metricgrad.trees import NAME as BOOSTED
+from metricgrad.trees import grow_trees
 
 BUDGETS: Mapping[str, Mapping[str, Mapping[str, int]]] = {
     "quick": {
@@ -39,8 +40,6 @@ BUDGETS: Mapping[str, Mapping[str, Mapping[str, int]]] = {
 """What a budget changes of each recipe: minutes, hours, or the 300,000 rounds of the paper."""
 REPLICATE = 1_000_003
 """How far the seeds of two replicates lie apart."""
-BOOSTED = "lightgbm"
-"""The method that trains no network at all."""
 DIGITS = 5
 """Significant digits of a number in a stored history."""
 
@@ -210,21 +209,17 @@ def _followed(job: Job, parts: Parts) -> list[_Found]:
     recipe, seed = first.how, first.seed + REPLICATE * first.replicate
     model = build_model(first.model, parts.train.x.shape[1], seed)
     members = _members(job, recipe, seed)
-    if can_sail(model, [member.loss for member in members], recipe):
-        torch.manual_seed(seed)
-        fleet = [Member(member.loss, member.metrics) for member in members]
-        trained = train_fleet(model, fleet, parts.train, recipe, validation=parts.validation, seed=seed)
-    else:
-        trained = [[_alone(model, member.loss, m, parts, recipe, seed) for m in member.metrics] for member in members]
+    fleet = [Member(member.loss, member.metrics) for member in members]
+    trained = train_each(model, fleet, parts.train, recipe, validation=parts.validation, seed=seed)
     found: dict[tuple[str, str], list[tuple[Trained, float | None]]] = {}
     for member, models in zip(members, trained, strict=True):
         for metric, one in zip(member.metrics, models, strict=True):
             found.setdefault((member.method, metric.name), []).append((one, member.setting))
-    best = [min(found[run.method, run.metric], key=lambda one: _least(one[0])) for run in job]
+    best = [min(found[run.method, run.metric], key=lambda one: one[0].least) for run in job]
     return [
         _Found(
-            _scores(one.model, parts.validation.x),
-            _scores(one.model, parts.test.x),
+            exact_scores(one.model, parts.validation.x),
+            exact_scores(one.model, parts.test.x),
             one.history,
             one.verdict,
             setting,
@@ -234,19 +229,9 @@ def _followed(job: Job, parts: Parts) -> list[_Found]:
 
 
 def _boosted(job: Job, parts: Parts) -> list[_Found]:
-    """Grow trees with LightGBM, as many as validation rows ask for: the reference of another family of models."""
-    try:
-        import lightgbm
-    except ImportError as error:
-        raise ImportError(f"method: {BOOSTED!r} needs LightGBM: pip install metricgrad[trees]") from error
-    rows, kept = (lightgbm.Dataset(part.x.numpy(), part.y.numpy()) for part in (parts.train, parts.validation))
-    how = {"objective": "binary", "learning_rate": 0.05, "num_threads": 1, "seed": job[0].seed, "verbosity": -1}
-    stop = lightgbm.early_stopping(100, verbose=False)
-    trees = lightgbm.train(how, rows, num_boost_round=2_000, valid_sets=[kept], callbacks=[stop])
-    validation, test = (
-        torch.as_tensor(trees.predict(part.x.numpy(), raw_score=True)) for part in (parts.validation, parts.test)
-    )
-    return [_Found(validation, test, []) for _ in job]
+    """Grow trees once for all runs: the reference of another family of models."""
+    scores = grow_trees(parts.train, parts.validation, parts.test.x, job[0].seed)
+    return [_Found(scores.validation, scores.test, []) for _ in job]
 
 
 def prepared(dataset: str, seed: int, standardise: bool, rows: int | None = None) -> Parts:
@@ -301,21 +286,6 @@ def _members(job: Job, recipe: Recipe, seed: int) -> list[_Member]:
     return members
 
 
-def _alone(model: Scorer, loss: nn.Module, metric: Metric, parts: Parts, recipe: Recipe, seed: int) -> Trained:
-    """Train one model the plain way."""
-    own = deepcopy(model)
-    torch.manual_seed(seed)
-    guard = Guard(parts.validation, metric, recipe)
-    rounds = train(own, deepcopy(loss), parts.train, recipe, guard=guard, seed=seed)
-    history = [done for done in rounds if done.validation == done.validation]
-    assert guard.verdict is not None
-    return Trained(own, history, guard.verdict)
-
-
-def _least(trained: Trained) -> float:
-    return min((done.validation for done in trained.history), default=float("inf"))
-
-
 def _outcome(run: Run, found: _Found, parts: Parts, protocols: Iterable[str], brief: bool) -> dict[str, Any]:
     """Score a model under some protocols, and write down what happened on the way."""
     scored = found.validation, parts.validation.y, found.test, parts.test.y
@@ -335,13 +305,6 @@ def _outcome(run: Run, found: _Found, parts: Parts, protocols: Iterable[str], br
         "verdict": asdict(found.verdict) if found.verdict else None,
         "faith": {name: getattr(found.history[-1], name) for name in ("trust", "cosine")} if found.history else None,
     } | ({} if brief else {"history": history})
-
-
-@torch.no_grad()
-def _scores(model: Scorer, x: Tensor) -> Tensor:
-    """Score rows in double, where a row scores the same whatever rows lie beside it."""
-    model = deepcopy(model).double().eval()
-    return torch.cat([model(x[part].double()) for part in chunks(len(x))])
 
 
 def _short(number: float) -> float | int:

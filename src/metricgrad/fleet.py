@@ -28,7 +28,7 @@ from metricgrad.model import Scorer
 from metricgrad.recipe import Recipe
 from metricgrad.stacked import Models, Surrogates
 from metricgrad.swift import PAYS, Swift, can_compile
-from metricgrad.trainer import Round, build_optimizer, cosine_on, due, earn_trust, trust_on
+from metricgrad.trainer import Round, build_optimizer, cosine_on, due, earn_trust, train, trust_on
 
 NAN = float("nan")
 
@@ -46,6 +46,11 @@ class Trained(NamedTuple):
     model: Scorer
     history: list[Round]
     verdict: Verdict
+
+    @property
+    def least(self) -> float:
+        """The least loss on validation rows that the model came by."""
+        return min((done.validation for done in self.history), default=float("inf"))
 
 
 def can_sail(model: Scorer, losses: Sequence[nn.Module], recipe: Recipe) -> bool:
@@ -107,6 +112,33 @@ def train_fleet(
     fleet.take_over(first)
     fleet.sail("rounds", recipe.rounds * recipe.model_steps)
     return [[keeper.trained() for keeper in keepers] for keepers in fleet.keepers[: len(members)]]
+
+
+def train_each(
+    model: Scorer, members: Sequence[Member], rows: Rows, recipe: Recipe, *, validation: Rows, seed: int = 0
+) -> list[list[Trained]]:
+    """Train copies of a model as `train_fleet` does, or one after the other if they cannot sail; see there."""
+    torch.manual_seed(seed)
+    if can_sail(model, [member.loss for member in members], recipe):
+        return train_fleet(model, members, rows, recipe, validation=validation, seed=seed)
+    found = []
+    for loss, metrics in members:
+        losses = [loss, *(deepcopy(loss) for _ in metrics[1:])]  # each is trained as it came
+        found.append(
+            [_alone(model, *pair, rows, recipe, validation, seed) for pair in zip(losses, metrics, strict=True)]
+        )
+    return found
+
+
+def _alone(
+    model: Scorer, loss: nn.Module, metric: Metric, rows: Rows, recipe: Recipe, validation: Rows, seed: int
+) -> Trained:
+    """Train one model the plain way."""
+    own, guard = deepcopy(model), Guard(validation, metric, recipe)
+    torch.manual_seed(seed)
+    history = [d for d in train(own, loss, rows, recipe, guard=guard, seed=seed) if d.validation == d.validation]
+    assert guard.verdict is not None
+    return Trained(own, history, guard.verdict)
 
 
 def _companion(members: Sequence[Member], recipe: Recipe) -> list[Member]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -13,24 +12,24 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from metricgrad.baselines import TUNED
 from metricgrad.columns import Schema
 from metricgrad.diagnosis import Diagnosis, diagnose
 from metricgrad.draws import Draws
 from metricgrad.estimator import make_loss
-from metricgrad.fleet import Member, Trained, can_sail, train_fleet
-from metricgrad.guard import Guard, Rows
+from metricgrad.fleet import Member, train_each
+from metricgrad.guard import Rows, exact_scores
 from metricgrad.loss import SurrogateLoss
 from metricgrad.metrics import Metric
 from metricgrad.model import Scorer, build_model
 from metricgrad.preparation import Preparation
 from metricgrad.recipe import Recipe
 from metricgrad.splits import group_part, split
-from metricgrad.table import centre_and_scale, chunks, scaled
+from metricgrad.table import centre_and_scale, scaled
 from metricgrad.threshold import best_threshold
-from metricgrad.trainer import Round, train
+from metricgrad.trainer import Round
 from metricgrad.trees import NAME as TREES
 from metricgrad.trees import Scores, grow_trees
 
@@ -171,22 +170,17 @@ def _networks(problem: Problem, parts: Parts, methods: Sequence[str], seed: int)
     """Train a network along the loss of each method, all at once if they can sail."""
     metric, recipe = problem.metric, problem.recipe
     made = [(method, loss) for method in methods for loss in _losses(method, metric, recipe, seed)]
-    losses = [loss for _, loss in made]
     model = build_model(problem.model, parts.train.x.shape[1], seed)
     begun = time.perf_counter()
-    torch.manual_seed(seed)
-    if can_sail(model, losses, recipe):
-        members = [Member(loss, (metric,)) for loss in losses]
-        fleet = train_fleet(model, members, parts.train, recipe, validation=parts.validation, seed=seed)
-        trained = [best for (best,) in fleet]
-    else:
-        trained = [_alone(deepcopy(model), loss, problem, parts, seed) for loss in losses]
+    members = [Member(loss, (metric,)) for _, loss in made]
+    fleet = train_each(model, members, parts.train, recipe, validation=parts.validation, seed=seed)
+    trained = [best for (best,) in fleet]
     seconds = (time.perf_counter() - begun) / max(len(made), 1)
     trials = []
     for method in methods:
         own = [(loss, one) for (name, loss), one in zip(made, trained, strict=True) if name == method]
-        loss, one = min(own, key=lambda pair: _least(pair[1]))
-        scores = Scores(_scores(one.model, parts.validation.x), _scores(one.model, parts.test.x))
+        loss, one = min(own, key=lambda pair: pair[1].least)
+        scores = Scores(exact_scores(one.model, parts.validation.x), exact_scores(one.model, parts.test.x))
         trial = _judged(problem, parts, method, seed, scores, seconds * len(own))
         measured = _fidelity(loss, one.model, problem, parts, seed) if isinstance(loss, SurrogateLoss) else None
         trials.append(replace(trial, followed=one.verdict.followed, history=tuple(one.history), fidelity=measured))
@@ -197,20 +191,6 @@ def _losses(method: str, metric: Metric, recipe: Recipe, seed: int) -> list[nn.M
     """Return the loss of a method; of one with a setting, a loss for each."""
     torch.manual_seed(seed)
     return [make() for make in TUNED[method]] if method in TUNED else [make_loss(method, metric, recipe)]
-
-
-def _least(trained: Trained) -> float:
-    return min((done.validation for done in trained.history), default=float("inf"))
-
-
-def _alone(model: Scorer, loss: nn.Module, problem: Problem, parts: Parts, seed: int) -> Trained:
-    """Train one network the plain way."""
-    torch.manual_seed(seed)
-    guard = Guard(parts.validation, problem.metric, problem.recipe)
-    rounds = train(model, loss, parts.train, problem.recipe, guard=guard, seed=seed)
-    history = [done for done in rounds if done.validation == done.validation]
-    assert guard.verdict is not None
-    return Trained(model, history, guard.verdict)
 
 
 def _judged(problem: Problem, parts: Parts, method: str, seed: int, scores: Scores, seconds: float) -> Trial:
@@ -224,15 +204,7 @@ def _judged(problem: Problem, parts: Parts, method: str, seed: int, scores: Scor
 def _fidelity(loss: SurrogateLoss, model: Scorer, problem: Problem, parts: Parts, seed: int) -> Array:
     """Hold the surrogate against the metric on fresh sets of validation rows: `(2, sets)`, true and learned losses."""
     sets = Draws(parts.validation, problem.recipe, seed, problem.metric.takes_weights)
-    scores, y, w = sets.scored(lambda x: _scores(model, x).float(), FRESH, problem.recipe.noise, "trust")
+    scores, y, w = sets.scored(lambda x: exact_scores(model, x).float(), FRESH, problem.recipe.noise, "trust")
     with torch.no_grad():
         w = torch.ones_like(y) if w is None else w
         return torch.stack((loss.true(scores, y, w), loss.surrogate(scores, y, w))).double().numpy()
-
-
-@torch.no_grad()
-def _scores(model: Scorer, x: Tensor) -> Tensor:
-    """Score rows in double, where a row scores the same whatever rows lie beside it: `(..., features)` -> `(...)`."""
-    model = deepcopy(model).double().eval()
-    rows = x.reshape(-1, x.shape[-1])
-    return torch.cat([model(rows[part].double()) for part in chunks(len(rows))]).view(x.shape[:-1])
