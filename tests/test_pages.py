@@ -46,7 +46,8 @@ def test_the_page_has_the_numbers_that_are_stored(when: ModuleType) -> None:
 @pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: page.name)
 def test_every_picture_and_page_that_a_page_names_is_there(page: Path) -> None:
     named = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text("utf-8"))
-    assert [link for link in named if not (page.parent / link).exists()] == []
+    stored = [link for link in named if not link.startswith("gallery/")]  # `make docs` makes the gallery, and checks it
+    assert [link for link in stored if not (page.parent / link).exists()] == []
 
 
 # ---- the arithmetic of the comparison ------------------------------------------------------------------------------
