@@ -65,6 +65,18 @@ def profit(y_true, y_pred):
     return float((10 * y_true * y_pred - y_pred).sum())
 profit.higher_is_better = True
 
+def plain_profit(y_true, y_pred):
+    return 10 * y_true[y_pred == 1].sum() - y_pred.sum()
+
+def cost(y_true, y_pred):
+    return float(abs(y_true - y_pred).sum())
+
+def spread(y_true, y_score):
+    return float(y_score[y_true == 1].mean() - y_score[y_true == 0].mean())
+
+def odd(y_true, y_pred):
+    raise KeyError("x")
+
 def miss_loss(y_true, y_score):
     return float((y_score[y_true == 1] < 0.5).mean())
 
@@ -92,6 +104,14 @@ def test_a_function_in_a_file_is_a_metric_if_code_may_be_run(file: Path) -> None
     assert (metric.name, metric.label, metric.thresholded) == (f"{file}:profit", "profit", True)
 
 
+@pytest.mark.parametrize(("name", "higher"), [("plain_profit", True), ("cost", False), ("spread", True)])
+def test_a_name_that_does_not_tell_which_way_is_better_is_tried(file: Path, name: str, higher: bool) -> None:
+    metric = read_metric(f"{file}:{name}", run_code=True)
+    assert metric.higher_is_better is higher
+    right, wrong = (float(metric(sign * (2.0 * Y - 1), Y)) for sign in (1, -1))
+    assert right < wrong  # a loss, whichever way people know it
+
+
 def test_code_is_not_run_unless_asked_for(tmp_path: Path) -> None:
     (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'pwned')!r}, 'w')\ndef f(y_true, y_pred): return 0\n")
     with pytest.raises(ValueError, match="metric: expected one that needs no code run"):
@@ -103,9 +123,10 @@ def test_code_is_not_run_unless_asked_for(tmp_path: Path) -> None:
     ("name", "message"),
     [
         ("none.py:f", "expected a file of Python, got .*none.py', which is not there"),
-        ("my_metrics.py:f", "expected a function in .*, got 'f'; there are black_box, profit, miss_loss"),
+        ("my_metrics.py:f", "expected a function in .*, got 'f'; there are black_box, profit, plain_profit"),
         ("my_metrics.py:number", "expected a function in .*, got 'number'"),
-        ("my_metrics.py:undirected", "expected to know which way is better, got the callable 'undirected'"),
+        ("my_metrics.py:undirected", "expected to know which way is better, got 'undirected', which"),
+        ("my_metrics.py:odd", "odd cannot be called: KeyError: 'x'"),
         ("broken.py:f", "broken.py cannot be run: ZeroDivisionError: division by zero"),
         ("syntax.py:f", "syntax.py cannot be run: SyntaxError"),
     ],

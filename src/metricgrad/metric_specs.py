@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from sklearn import metrics
 
 from metricgrad.black_box import as_metric, black_box
@@ -29,6 +30,10 @@ TWINS = {
 """Functions of scikit-learn that are built in here: the same numbers, for many sets at once."""
 PROBABILITIES = ("log_loss", "brier_score_loss", "d2_log_loss_score", "d2_brier_score")
 LABELS = ("y_pred", "y2", "labels", "predicted")
+NAMED = ("_score", "_loss", "_error")
+"""Ends of names that tell which way is better, as in scikit-learn."""
+SHARES = (0.05, 0.3, 0.5, 0.8)
+"""Of positives, in sets of which a function is asked which way is better."""
 
 
 def read_metric(spec: Any, run_code: bool = False) -> Metric:
@@ -39,8 +44,9 @@ def read_metric(spec: Any, run_code: bool = False) -> Metric:
     spec : str, Metric, torchmetrics object or callable
         `"f1"`; `"1 - (5*tp - fp)/(5*(tp+fn))"`, an expression; `"sklearn.metrics.cohen_kappa_score"`;
         `"my_metrics.py:profit"`, a function `(y_true, y_pred)` or `(y_true, y_score)`, or a `Metric`, in a file. It is
-        passed labels if its second argument is called `y_pred`, and its name has to end in `_score`, `_loss` or
-        `_error`, or it has to have an attribute `higher_is_better`.
+        passed labels if its second argument is called `y_pred`. Which way is better is told by an attribute
+        `higher_is_better`, by a name that ends in `_score`, `_loss` or `_error`, or else by comparing sets in which all
+        is right with sets in which all is wrong.
     run_code : bool
         Whether a file may be run. Only what a user asks for on the command line is, never what a model folder names.
 
@@ -98,14 +104,38 @@ def _called(function: Callable[..., Any], spec: str) -> Metric:
     name = str(getattr(function, "__name__", spec))
     second = list(inspect.signature(function).parameters)[1:2]
     probabilities = name in PROBABILITIES or second[:1] == ["y_proba"] or second[:1] == ["y_prob"]
+    labels = not probabilities and second[:1] != [] and second[0] in LABELS
     higher = getattr(function, "higher_is_better", None)
+    if higher is None and name.endswith(NAMED):
+        higher = name.endswith("_score")
     if higher is None:
-        higher = as_metric(function).higher_is_better
+        higher = _by_trial(function, name, (0.0, 1.0) if labels else (0.01, 0.99) if probabilities else (-1.0, 1.0))
     return black_box(
         function,
         name=spec,
         label=name,
         higher_is_better=bool(higher),
-        labels=not probabilities and second[:1] != [] and second[0] in LABELS,
+        labels=labels,
         probabilities=probabilities,
     )
+
+
+def _by_trial(function: Callable[..., Any], name: str, said: tuple[float, float]) -> bool:
+    """Say whether sets in which all is right have the higher value than sets in which all is wrong."""
+    found = set()
+    for share in SHARES:
+        y = (np.arange(200) < 200 * share).astype(np.int64)
+        right, wrong = np.array(said)[y], np.array(said)[1 - y]
+        if said == (0.0, 1.0):
+            right, wrong = right.astype(np.int64), wrong.astype(np.int64)
+        try:
+            best, worst = float(function(y, right)), float(function(y, wrong))
+        except Exception as error:
+            raise ValueError(f"metric: {name} cannot be called: {type(error).__name__}: {error}") from error
+        found.add(best > worst if best != worst else None)
+    if found not in ({True}, {False}):
+        raise ValueError(
+            f"metric: expected to know which way is better, got {name!r}, which does not tell sets in which all is "
+            f"right from sets in which all is wrong; give it an attribute, {name}.higher_is_better = True or False"
+        )
+    return found == {True}
