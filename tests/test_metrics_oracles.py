@@ -80,10 +80,16 @@ for name in ("recall_at_precision(0.5)", "recall_at_precision(1)"):
 Oracle = Callable[[np.ndarray, np.ndarray, np.ndarray], float]
 
 
+def correlation(y: np.ndarray, called: np.ndarray, w: np.ndarray) -> float:
+    """Return scikit-learn's; 0 where one class is all there is, of which it takes the root of a rounding error."""
+    both = len(np.unique(y)) > 1 and len(np.unique(called)) > 1
+    return sk.matthews_corrcoef(y, called, sample_weight=w) if both else 0.0
+
+
 LABELLED: dict[str, Oracle] = {
     "error_rate": lambda y, called, w: 1 - sk.accuracy_score(y, called, sample_weight=w),
     "f1": lambda y, called, w: 1 - sk.f1_score(y, called, sample_weight=w, zero_division=0),
-    "mcc": lambda y, called, w: (1 - sk.matthews_corrcoef(y, called, sample_weight=w)) / 2,
+    "mcc": lambda y, called, w: (1 - correlation(y, called, w)) / 2,
     "jaccard": lambda y, called, w: 1 - sk.jaccard_score(y, called, sample_weight=w, zero_division=0),
     "balanced_error": lambda y, called, w: 1 - sk.balanced_accuracy_score(y, called, sample_weight=w),
     "precision": lambda y, called, w: 1 - sk.precision_score(y, called, sample_weight=w, zero_division=0),
