@@ -7,19 +7,13 @@ turns, so that a busy machine slows all of them; the median of the ratios counts
 from __future__ import annotations
 
 import argparse
-import datetime
-import json
-import os
-import platform
-import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import median
 from typing import Any
 
 import numpy as np
-import sklearn
 import sklearn.metrics as sk
 import torch
 import torchmetrics
@@ -27,12 +21,16 @@ import torchmetrics.functional.classification as tm
 from rich.console import Console
 from rich.table import Table
 
-from metricgrad._version import __version__
+from measuring import FOLDER, claim, in_turns, middle, own_word, ratio, say, seconds, store
 from metricgrad.metrics import Metric, builtin_metrics
 
 Contestant = Callable[[Any, Any], Any]
 BARS = {"sklearn": 100.0, "torchmetrics": 10.0, "sklearn, one set": 1.0}
-DEFAULT_STORE = Path(__file__).parents[1] / "results" / "benchmarks" / "metrics.json"
+SAID = {
+    "sklearn": "metrics on 1,000 sets, times as fast as scikit-learn",
+    "torchmetrics": "metrics on 1,000 sets, times as fast as torchmetrics",
+    "sklearn, one set": "metrics on one set of a million, times as fast as scikit-learn",
+}
 
 
 # ---- the obvious way with scikit-learn: (targets, scores) in numpy ---------------------------------------------------
@@ -138,20 +136,13 @@ def made_up(shape: tuple[int, ...], seed: int = 0) -> tuple[torch.Tensor, torch.
     return torch.sigmoid(torch.randn(shape, generator=rng) + targets), targets
 
 
-def seconds(run: Callable[[], Any]) -> float:
-    start = time.perf_counter()
-    run()
-    return time.perf_counter() - start
-
-
 def ratios(ours: Callable[[], Any], theirs: Callable[[], Any], share: float, repeats: int) -> dict[str, float]:
     """Time both in turns; `share` is the part of the sets that the other side was given, and scales its time up."""
-    ours(), theirs()
     # Ours is far the shorter where the ratio is large: the median of a few runs beside each of theirs steadies it.
-    timed = [(median(seconds(ours) for _ in range(3)), seconds(theirs) / share) for _ in range(repeats)]
-    low, middle, high = quantiles((b / a for a, b in timed), n=4, method="inclusive")
-    own, other = (1e3 * median(column) for column in zip(*timed, strict=True))
-    return {"ratio": middle, "quartile_low": low, "quartile_high": high, "our_ms": own, "their_ms": other}
+    contestants = {"ours": lambda: median(seconds(ours) for _ in range(3)), "theirs": lambda: seconds(theirs) / share}
+    times = in_turns(contestants, repeats, timed=own_word)
+    took = {f"{name}_ms": 1e3 * own for name, own in middle(times).items()}
+    return {**ratio(times["theirs"], times["ours"]), **took}
 
 
 def compare(metric: Metric, sets: int, rows: int, sample: int, large: int, repeats: int) -> dict[str, Any]:
@@ -174,21 +165,6 @@ def compare(metric: Metric, sets: int, rows: int, sample: int, large: int, repea
         lambda: metric(one, truth), lambda: sk_fn(truth.numpy(), one.numpy()), 1.0, max(3, repeats // 3)
     )
     return {"metric": metric.name} | found
-
-
-def environment() -> dict[str, Any]:
-    return {
-        "version": __version__,
-        "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
-        "cpus": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "machine": platform.machine(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "sklearn": sklearn.__version__,
-        "torchmetrics": torchmetrics.__version__,
-    }
 
 
 # ---- reporting -------------------------------------------------------------------------------------------------------
@@ -216,7 +192,7 @@ def main() -> int:
     parser.add_argument("--sample", type=int, default=50, help="sets the others are timed on; their time is scaled up")
     parser.add_argument("--large", type=int, default=1_000_000, help="rows of the one large set")
     parser.add_argument("--repeats", type=int, default=9)
-    parser.add_argument("--store", type=Path, default=DEFAULT_STORE)
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="where the record is kept")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
@@ -225,18 +201,16 @@ def main() -> int:
     console = Console()
     rows = []
     for metric in forms:
-        with console.status(f"measuring {metric.name}"):
-            rows.append(compare(metric, **shape))
+        say(f"measuring {metric.name}")
+        rows.append(compare(metric, **shape))
+    say("")
     many = f"{options.sets} sets of {options.rows} rows (others timed on {options.sample} of them, scaled up)"
     title = f"Times as fast, with quartiles: {many}; one set of {options.large:,}"
     console.print(table(rows, title))
-    least = {rival: min(row[rival]["ratio"] for row in rows if rival in row) for rival in BARS}
-    console.print("least ratios:", ", ".join(f"{rival} {ratio:.3g}" for rival, ratio in least.items()))
-    missed = [rival for rival, bar in BARS.items() if least[rival] < bar]
-    record = {"command": "python benchmarks/metrics.py", **environment(), **shape, "bars": BARS, "least": least}
-    options.store.parent.mkdir(parents=True, exist_ok=True)
-    options.store.write_text(json.dumps({**record, "rows": rows}, indent=1) + "\n")
-    return 1 if missed else 0
+    least = {rival: min((row[rival] for row in rows if rival in row), key=lambda f: f["ratio"]) for rival in BARS}
+    claims = [claim(f"{SAID[rival]}, least of all", least[rival], at_least=bar) for rival, bar in BARS.items()]
+    theirs = {"torchmetrics": torchmetrics.__version__}
+    return 1 if store("metrics", claims, options.folder, packages=theirs, **shape, metrics=rows) else 0
 
 
 if __name__ == "__main__":
