@@ -4,6 +4,11 @@ Honest protocol, at most 60,000 rows of a dataset (drawn by the seed, classes in
 models, five seeds. Every run is stored as its fleet is done; run again to continue.
 
     METRICGRAD_DATA=... python benchmarks/win.py [--models linear,small,mlp] [--seeds 5] [--jobs 2]
+
+Does the number of rows matter? The linear model on fewer of them:
+
+    METRICGRAD_DATA=... python benchmarks/win.py --rows 2000,6000,20000 --models linear \\
+        --methods sl-r,cross-entropy --results results/sizes
 """
 
 from __future__ import annotations
@@ -69,14 +74,14 @@ CELL = ["dataset", "metric", "model"]
 RESULTS = Path(__file__).parents[1] / "results" / "win"
 
 
-def runs_of(models: list[str], seeds: int, datasets: list[str], methods: list[str]) -> list[Run]:
-    """Return every run: the surrogate and its rivals on each model, and trees once."""
+def runs_of(models: list[str], seeds: int, datasets: list[str], methods: list[str], most_rows: int = ROWS) -> list[Run]:
+    """Return every run on so many rows: the surrogate and its rivals on each model, and trees once."""
     found = []
     for seed in range(FIRST_SEED, FIRST_SEED + seeds):
         for dataset in datasets:
             for model in models:
                 rate = (("learning_rate", RATES[model]),) if RATES[model] != 0.001 else ()
-                how = {"model": model, "rows": ROWS}
+                how = {"model": model, "rows": most_rows}
                 for by in methods:
                     if by == PUBLISHED:
                         published = tuple(sorted((*AS_PUBLISHED, ("learning_rate", RATES[model]))))
@@ -86,12 +91,12 @@ def runs_of(models: list[str], seeds: int, datasets: list[str], methods: list[st
                     elif by != BOOSTED:
                         found += [Run(dataset, m, by, seed, changes=rate, **how) for m in METRICS]
             if BOOSTED in methods:
-                found += [Run(dataset, m, BOOSTED, seed, rows=ROWS) for m in METRICS]
+                found += [Run(dataset, m, BOOSTED, seed, rows=most_rows) for m in METRICS]
     return found
 
 
-def losses(folder: Path) -> pd.DataFrame:
-    """Return the test loss of every run: a row for each dataset, metric, model and seed, a column for each method."""
+def losses(folder: Path, most_rows: int = ROWS) -> pd.DataFrame:
+    """Return the test loss of runs on so many rows: by dataset, metric, model and seed, a column for each method."""
     rows = [
         (
             r.dataset,
@@ -102,6 +107,7 @@ def losses(folder: Path) -> pd.DataFrame:
             r.loss("honest", r.metric),
         )
         for r in read_records(folder)
+        if r.setting.rows == most_rows
     ]
     frame = pd.DataFrame(rows, columns=["dataset", "metric", "model", "seed", "method", "loss"])
     trees = frame[frame["method"] == BOOSTED]  # one model, beside each of ours
@@ -159,11 +165,12 @@ def signed_rank(gain: pd.Series) -> float:
     return float(wilcoxon(gain).pvalue) if len(gain) > 1 and gain.any() else 1.0
 
 
-def show(folder: Path) -> None:
+def show(folder: Path, most_rows: int) -> None:
     """Print gain and tests by model and metric, against cross-entropy and against every rival."""
-    frame, console = losses(folder), Console(width=120)
+    frame, console = losses(folder, most_rows), Console(width=120)
     found = gains(frame)
-    table = Table(title=f"SL-R against {RIVAL} + exact threshold: mean relative loss reduction (cells)")
+    title = f"SL-R against {RIVAL} + exact threshold, at most {most_rows:,} rows: mean relative loss reduction (cells)"
+    table = Table(title=title)
     table.add_column("metric")
     models = [model for model in RATES if model in found.index.get_level_values("model")]
     for model in (*models, "all", "p"):
@@ -193,13 +200,16 @@ def main() -> None:
     parser.add_argument("--models", default="linear,small,mlp")
     parser.add_argument("--datasets", default=",".join(DATASETS))
     parser.add_argument("--methods", default=",".join(METHODS))
+    parser.add_argument("--rows", default=str(ROWS), help="use at most so many of a dataset; several with commas")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--report", action="store_true", help="only show what is stored")
     asked = parser.parse_args()
+    models, datasets, methods = (text.split(",") for text in (asked.models, asked.datasets, asked.methods))
+    rows = [int(most) for most in asked.rows.split(",")]
     if not asked.report:
-        runs = tuple(runs_of(asked.models.split(","), asked.seeds, asked.datasets.split(","), asked.methods.split(",")))
+        runs = tuple(run for most in rows for run in runs_of(models, asked.seeds, datasets, methods, most))
         command = shlex.join(["python", "benchmarks/win.py", *sys.argv[1:]])
         with work_bar() as report:
             plan = Plan(runs, ("honest",), DATASETS)
@@ -207,7 +217,8 @@ def main() -> None:
                 plan, Store(asked.results / FILE), command=command, n_jobs=asked.jobs, brief=True
             ):
                 report("runs", done, total)
-    show(asked.results)
+    for most in rows:
+        show(asked.results, most)
 
 
 if __name__ == "__main__":

@@ -47,6 +47,18 @@ def test_settings_are_told_apart_by_model_recipe_and_changes(tmp_path: Path) -> 
     assert found[3].title == 'mlp, recipe default with first = "surrogate", rounds = 20'
 
 
+def test_runs_on_fewer_rows_are_runs_of_their_own(tmp_path: Path) -> None:
+    store = Store(tmp_path / "runs.jsonl")
+    for loss, more in ((0.1, {}), (0.2, {"rows": 2_000}), (0.3, {"rows": 6_000})):
+        add(store, run("a9a", "f1", "sl-r", **more), loss)
+    found = {r.setting.rows: (r.loss("honest", "f1"), r.setting.title) for r in read_records(store)}
+    assert found == {
+        0: (0.1, "mlp, recipe default"),
+        2_000: (0.2, "mlp, recipe default, at most 2,000 rows"),
+        6_000: (0.3, "mlp, recipe default, at most 6,000 rows"),
+    }
+
+
 def test_a_folder_a_file_and_a_store_are_the_same(tmp_path: Path) -> None:
     store = Store(tmp_path / "runs.jsonl")
     add(store, run("a9a", "f1", "sl-r"), 0.2)

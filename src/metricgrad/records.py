@@ -19,15 +19,18 @@ NAMES = ("dataset", "metric", "method", "seed")
 
 @dataclass(frozen=True, order=True)
 class Setting:
-    """How models were trained: the network, the named recipe, and what was changed of it, values as JSON.
+    """How models were trained: the network, the named recipe, what was changed of it, values as JSON, and on how much.
 
-    >>> Setting("mlp", "default", (("rounds", "200"),)).title
-    'mlp, recipe default with rounds = 200'
+    `rows` is the most rows of a dataset that were used, 0 for all there are.
+
+    >>> Setting("mlp", "default", (("rounds", "200"),), 6_000).title
+    'mlp, recipe default with rounds = 200, at most 6,000 rows'
     """
 
     model: str
     recipe: str
     changes: tuple[tuple[str, str], ...] = ()
+    rows: int = 0
 
     @classmethod
     def of(cls, run: Mapping[str, Any]) -> Setting:
@@ -37,13 +40,15 @@ class Setting:
             str(run.get("model") or "mlp"),
             str(run.get("recipe") or "default"),
             tuple((str(name), json.dumps(value, sort_keys=True)) for name, value in changes),
+            int(run.get("rows") or 0),
         )
 
     @property
     def title(self) -> str:
         """The setting in a few words."""
         changed = ", ".join(f"{name} = {value}" for name, value in self.changes)
-        return f"{self.model}, recipe {self.recipe}" + (f" with {changed}" if changed else "")
+        limit = f", at most {self.rows:,} rows" if self.rows else ""
+        return f"{self.model}, recipe {self.recipe}" + (f" with {changed}" if changed else "") + limit
 
 
 @dataclass(frozen=True)
