@@ -87,3 +87,21 @@ def test_p_is_that_of_a_paired_t_test_over_seeds(win: ModuleType) -> None:
     (cell,) = win.gains(frame(ours, theirs)).itertuples()
     assert cell.p == pytest.approx(ttest_1samp(np.subtract(theirs, ours), 0).pvalue)
     assert win.gains(frame(theirs, theirs))["p"].item() == 1
+
+
+def test_the_best_loss_in_hindsight_is_found_on_seeds_that_all_losses_have(when: ModuleType) -> None:
+    losses = frame([0.1, 0.1, 0.1], [0.3, 0.5, np.nan])  # no cross-entropy on the last seed, an easy one
+    losses["focal"], losses["soft-f1"] = [0.2, 0.4, 0.0], [0.3, 0.5, 0.0]
+    assert when.in_hindsight(losses).item() == pytest.approx((0.4 - 0.3) / 0.4)
+
+
+def test_trees_and_surrogates_are_no_losses_made_by_hand(when: ModuleType) -> None:
+    losses = frame([0.1], [0.4])
+    losses["lightgbm"], losses["sl-published"], losses["focal"] = [0.0], [np.nan], [0.2]
+    assert when.in_hindsight(losses).item() == pytest.approx(0.5)
+
+
+def test_a_cell_in_which_cross_entropy_loses_nothing_leaves_nothing_to_save(when: ModuleType) -> None:
+    losses = frame([0.0], [0.0])
+    losses["focal"] = [0.0]
+    assert when.in_hindsight(losses).item() == 0
