@@ -15,7 +15,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from metricgrad import bundle
+from metricgrad import bundle, universal
 from metricgrad.black_box import black_box
 from metricgrad.bundle import (
     WEIGHTS,
@@ -220,7 +220,7 @@ class Counted:
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("METRICGRAD_CACHE", str(tmp_path))
-    monkeypatch.setattr(bundle, "ON_DEMAND", TINY)
+    monkeypatch.setattr(universal, "ON_DEMAND", TINY)
     monkeypatch.setattr(bundle, "PAPER_FITTING", Fitting(steps=20, relational=0.0, sizes=(50,)))
     return tmp_path / "universal"
 
@@ -258,7 +258,7 @@ def test_another_construction_or_fitting_has_a_file_of_its_own(cache: Path, monk
     assert universal_for(metric).construction == construction_for(metric)
     assert universal_for(metric, "paper").construction == CONSTRUCTIONS["paper"]
     assert universal_for(metric, Construction(h=(9,))).construction == Construction(h=(9,))
-    monkeypatch.setattr(bundle, "ON_DEMAND", Fitting(families=16, steps=21, sizes=(50,)))
+    monkeypatch.setattr(universal, "ON_DEMAND", Fitting(families=16, steps=21, sizes=(50,)))
     universal_for(metric)
     assert len(list(cache.iterdir())) == 4
 

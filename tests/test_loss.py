@@ -14,7 +14,7 @@ import torchmetrics.classification as tm
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
-from metricgrad import bundle
+from metricgrad import universal
 from metricgrad.black_box import black_box
 from metricgrad.bundle import load_universal, save_surrogate
 from metricgrad.loss import SurrogateLoss, clip_gradients
@@ -316,7 +316,7 @@ def test_what_are_no_scores_and_no_targets_is_named() -> None:
             "start: expected 'universal', 'scratch' or a surrogate file, got 'scr",
         ),
         ({"start": "scratch", "construction": "wide"}, ValueError, "construction: expected one of default, paper, got"),
-        ({"start": Surrogate(Construction(outputs=True))}, ValueError, "construction: expected outputs=False"),
+        ({"start": Surrogate(Construction(view="labels"))}, ValueError, "construction: expected a view of binary sets"),
         ({"metric": "recall"}, ValueError, "metric: 'best_recall' is constant"),
     ],
 )
@@ -446,7 +446,7 @@ def test_a_constant_metric_keeps_a_surrogate_from_scratch_finite_and_untrusted(v
 
 def test_a_torchmetrics_object_is_a_metric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("METRICGRAD_CACHE", str(tmp_path))
-    monkeypatch.setattr(bundle, "ON_DEMAND", Fitting(families=2, steps=10, sizes=(50,)))
+    monkeypatch.setattr(universal, "ON_DEMAND", Fitting(families=2, steps=10, sizes=(50,)))
     scores, targets = random_sets(2, 40)
     loss = SurrogateLoss(tm.BinaryAUROC())
     assert len(list((tmp_path / "universal").iterdir())) == 1

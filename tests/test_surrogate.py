@@ -129,7 +129,7 @@ def test_targets_may_be_of_any_dtype_and_the_loss_has_that_of_the_surrogate(targ
 
 @pytest.mark.parametrize("base", [CENTRED, PAPER], ids=["default", "paper"])
 def test_the_order_of_outputs_does_not_matter(base: Construction) -> None:
-    surrogate = built(Construction.from_dict({**base.as_dict(), "outputs": True})).requires_grad_(False)
+    surrogate = built(Construction.from_dict({**base.as_dict(), "view": "labels"})).requires_grad_(False)
     scores, targets, _ = random_sets(4, 30, 5)
     weights = random_sets(4, 30)[2]
     losses = surrogate(scores, targets, weights)
@@ -143,13 +143,10 @@ def test_the_order_of_outputs_does_not_matter(base: Construction) -> None:
 
 
 def test_outputs_that_are_all_the_same_are_judged_as_one() -> None:
-    several = built(Construction(outputs=True))
-    single = built(CENTRED)
-    single.load_state_dict(several.state_dict())
+    surrogate = built(Construction(view="labels"))
     scores, targets, weights = random_sets(4, 30)
-    spread = [column.unsqueeze(-1).expand(4, 30, 3) for column in (scores, targets, weights)]
-    assert_same(several(*spread), single(scores, targets, weights))
-    assert_same(several(spread[0], spread[1], weights), single(scores, targets, weights))
+    one, three = ([column.unsqueeze(-1).expand(4, 30, count) for column in (scores, targets)] for count in (1, 3))
+    assert_same(surrogate(*three, weights), surrogate(*one, weights))
 
 
 # ---- what standardising hides ----------------------------------------------------------------------------------------
@@ -219,8 +216,8 @@ def test_gradients_of_parameters_are_those_of_finite_differences(construction: C
 
 
 def test_several_outputs_have_the_gradients_of_finite_differences() -> None:
-    scores, targets, weights = random_sets(2, 5, 3)
-    surrogate = built(Construction(outputs=True))
+    (scores, targets, _), weights = random_sets(2, 5, 3), random_sets(2, 5)[2]
+    surrogate = built(Construction(view="labels"))
     assert torch.autograd.gradcheck(lambda s: surrogate(s, targets, weights), (scores.requires_grad_(),))
 
 
@@ -334,7 +331,7 @@ def test_an_unknown_construction_names_those_there_are() -> None:
         Surrogate("wide")
 
 
-@pytest.mark.parametrize("construction", [*CONSTRUCTIONS.values(), Construction(h=(5,), outputs=True)])
+@pytest.mark.parametrize("construction", [*CONSTRUCTIONS.values(), Construction(h=(5,), view="labels")])
 def test_a_construction_survives_json(construction: Construction) -> None:
     assert Construction.from_dict(json.loads(json.dumps(construction.as_dict()))) == construction
 

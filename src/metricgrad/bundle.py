@@ -22,11 +22,11 @@ from torch import Tensor
 from metricgrad._version import __version__
 from metricgrad.metrics import Metric, builtin_metrics, get_metric
 from metricgrad.progress import work_bar
-from metricgrad.sampling import BroadSets, PaperSets
+from metricgrad.sampling import BroadSets, PaperSets, RandomSets
 from metricgrad.surrogate import CONSTRUCTIONS, Construction, Surrogate
+from metricgrad.task_sets import sets_for
 from metricgrad.universal import (
     KIN,
-    ON_DEMAND,
     PAPER_FITTING,
     THOROUGH,
     Fitting,
@@ -36,6 +36,7 @@ from metricgrad.universal import (
     fidelity,
     fit_to_corpus,
     fit_universal,
+    fitting_for,
     new_surrogate,
 )
 
@@ -106,12 +107,12 @@ def universal_for(
     paper's construction is fitted to the paper's random sets.
     """
     usual = construction_for(metric)
-    sets: BroadSets | PaperSets
+    sets: RandomSets
     if construction == "paper":
         construction, sets, fitting = CONSTRUCTIONS["paper"], PaperSets(), PAPER_FITTING
     else:
         construction = usual if construction in (None, "default") else construction
-        sets, fitting = BroadSets(weighted=metric.takes_weights), ON_DEMAND
+        sets, fitting = sets_for(metric), fitting_for(metric)
     if construction == usual and is_builtin(metric) and metric.name in bundled_index():
         return load_universal(metric.name)
     path = _cache() / f"{_fingerprint(metric, construction, sets, fitting)}.safetensors"
@@ -129,7 +130,7 @@ def _cache() -> Path:
 
 def _fingerprint(metric: Metric, *how: Any) -> str:
     """Name a metric by what it does to sets of several sizes, and how it is fitted."""
-    generator, sets = torch.Generator().manual_seed(0), BroadSets(weighted=metric.takes_weights)
+    generator, sets = torch.Generator().manual_seed(0), sets_for(metric)
     losses = torch.cat([metric(*sets(1, KIN, size, generator)).double() for size in (50, 100, 400, 1000, 2000)])
     if float(losses.max() - losses.min()) <= 1e-9 * float(losses.abs().max()):
         raise ValueError(

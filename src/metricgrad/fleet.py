@@ -22,12 +22,13 @@ from torch.nn import functional as F
 from metricgrad.baselines import CrossEntropy
 from metricgrad.draws import Draws
 from metricgrad.guard import Guard, Rows, Verdict
-from metricgrad.loss import SurrogateLoss, two_classes
+from metricgrad.loss import SurrogateLoss
 from metricgrad.metrics import Metric
 from metricgrad.model import Scorer
 from metricgrad.recipe import Recipe
 from metricgrad.stacked import Models, Surrogates
 from metricgrad.swift import PAYS, Swift, can_compile
+from metricgrad.tasks import two_classes
 from metricgrad.trainer import Round, build_optimizer, cosine_on, due, earn_trust, train, trust_on
 
 NAN = float("nan")

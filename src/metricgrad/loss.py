@@ -17,6 +17,7 @@ from metricgrad.bundle import open_surrogate, universal_for
 from metricgrad.metrics import Metric
 from metricgrad.sampling import Sets
 from metricgrad.surrogate import Construction, Surrogate, meta_loss
+from metricgrad.tasks import BINARY, Task
 from metricgrad.universal import Progress, check_losses, construction_for, fidelity
 
 FORMS = ("best", "zero")
@@ -55,7 +56,7 @@ class SurrogateLoss(nn.Module):
     gap : float
         Running mean of |true - surrogate| over refined sets; NaN before the first.
     skipped : int
-        Sets left out of refining because they held one class only.
+        Sets left out of refining because they held one class only, or told nothing else.
 
     Examples
     --------
@@ -88,11 +89,12 @@ class SurrogateLoss(nn.Module):
         if not isinstance(start, (str, Path, Surrogate)):
             raise TypeError(f"start: expected 'universal', 'scratch', a path or a Surrogate, got {start!r}")
         metric = as_metric(metric)
-        self.metric: Metric = metric.best if form == "best" else metric
+        self.metric: Metric = metric.trained(form)
         self.surrogate = self._started(start, construction, progress)
-        if self.surrogate.construction.outputs:
+        if self.surrogate.view.outputs != self.metric.task.outputs:
             raise ValueError(
-                "construction: expected outputs=False, for a metric judges sets of single scores, (..., n)"
+                f"construction: expected a view of {self.metric.task.name} sets, for {self.metric.name!r} judges such, "
+                f"got {self.surrogate.construction.view!r}"
             )
         self.surrogate.eval().requires_grad_(False)
         self.frozen, self.clip, self.relational = frozen, clip, relational
@@ -120,7 +122,7 @@ class SurrogateLoss(nn.Module):
 
         Sets of one class do not count; where there are no others, the loss is 0 and so is its gradient.
         """
-        targets, weights = spread(scores, targets, weights)
+        targets, weights = spread(scores, targets, weights, self.metric.task)
         if self.training and torch.is_grad_enabled() and not scores.requires_grad:
             raise RuntimeError(
                 "scores: expected the output of a model that is being trained, got one without a gradient; was the "
@@ -128,7 +130,7 @@ class SurrogateLoss(nn.Module):
             )
         with torch.autocast(scores.device.type, enabled=False):
             losses: Tensor = self.surrogate(scores, targets, weights)
-            told = two_classes(targets, weights).to(losses.dtype)
+            told = self.metric.task.telling(targets, weights).to(losses.dtype)
             return (losses * told).sum() / told.sum().clamp(min=1)
 
     def refine(
@@ -149,7 +151,7 @@ class SurrogateLoss(nn.Module):
         float
             The mean |true - surrogate| of these sets before refining; NaN if every set held one class only.
         """
-        targets, weights = spread(scores, targets, weights)
+        targets, weights = spread(scores, targets, weights, self.metric.task)
         judged = scores if judged is None else judged
         if judged.shape != scores.shape:
             expected, got = tuple(scores.shape), tuple(judged.shape)
@@ -160,7 +162,7 @@ class SurrogateLoss(nn.Module):
             raise RuntimeError("refine: expected a surrogate that may learn, got one made with frozen=True")
         if not torch.is_grad_enabled():
             raise RuntimeError("refine: expected gradients to be enabled, got a call under torch.no_grad()")
-        told = two_classes(targets, weights)
+        told = self.metric.task.telling(targets, weights)
         self._count_skipped(told)
         if not bool(told.any()):
             return float("nan")
@@ -196,15 +198,15 @@ class SurrogateLoss(nn.Module):
         """Return the true losses, `(k, n)` -> `(k,)`, at least as precise as the surrogate, or say why not."""
         dtype = self.running_gap.dtype
         true = self.metric(scores.to(torch.promote_types(scores.dtype, dtype)), targets, weights)
-        if true.shape != scores.shape[:-1]:
-            expected, got = tuple(scores.shape[:-1]), tuple(true.shape)
+        if true.shape != weights.shape[:-1]:
+            expected, got = tuple(weights.shape[:-1]), tuple(true.shape)
             raise ValueError(f"metric: expected one loss a set from {self.metric.name!r}, {expected}, got {got}")
         check_losses(self.metric, true)
         return true.to(dtype)
 
     def _count_skipped(self, told: Tensor) -> None:
         left_out = told.numel() - int(told.sum())
-        if left_out and not self.skipped:
+        if left_out and not self.skipped and self.metric.task.classes:
             warnings.warn(
                 f"refine: left out {left_out} of {told.numel()} sets that held one class only; use larger or "
                 "stratified sets (later ones are only counted, in .skipped)",
@@ -222,8 +224,8 @@ class SurrogateLoss(nn.Module):
 
     def fidelity(self, scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> dict[str, float]:
         """Return gap and Spearman correlation of surrogate and metric on sets kept out of refining, `(..., n)`."""
-        targets, weights = spread(scores, targets, weights)
-        told = two_classes(targets, weights)
+        targets, weights = spread(scores, targets, weights, self.metric.task)
+        told = self.metric.task.telling(targets, weights)
         scores = scores.detach().to(torch.promote_types(scores.dtype, self.running_gap.dtype))
         with torch.autocast(scores.device.type, enabled=False):
             return fidelity(self.surrogate, self.metric, Sets(scores[told], targets[told], weights[told]))
@@ -277,39 +279,36 @@ def clip_gradients(module: nn.Module, norm: float) -> None:
         gradient.mul_(share)
 
 
-def spread(scores: Tensor, targets: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
+def spread(scores: Tensor, targets: Tensor, weights: Tensor | None, task: Task = BINARY) -> tuple[Tensor, Tensor]:
     """Return targets and weights in the shape of the scores, or raise an error that names what does not fit."""
     if not isinstance(scores, Tensor) or not isinstance(targets, Tensor):
         raise TypeError(f"scores, targets: expected tensors, got {type(scores).__name__}, {type(targets).__name__}")
-    if not scores.is_floating_point() or scores.ndim == 0:
-        raise ValueError(f"scores: expected real numbers, (..., n), got {scores.dtype} of shape {tuple(scores.shape)}")
+    if not scores.is_floating_point() or scores.ndim < task.axes:
+        form = "(..., n, c)" if task.outputs else "(..., n)"
+        raise ValueError(f"scores: expected real numbers, {form}, got {scores.dtype} of shape {tuple(scores.shape)}")
     if scores.shape[-1] == 1:
         raise ValueError(
             f"scores: expected the rows of a set on the last axis, (..., n), got the shape {tuple(scores.shape)}; "
             "the output of a model with one unit is model(x)[..., 0]"
         )
-    weights = torch.ones_like(scores) if weights is None else weights
-    for name, tensor in (("targets", targets), ("weights", weights)):
-        if tensor.ndim == 0 or tensor.shape != scores.shape[-tensor.ndim :]:
-            expected, got = tuple(scores.shape), tuple(tensor.shape)
-            raise ValueError(f"{name}: expected the shape of scores, {expected}, got {got}")
+    targets, rows = task.coded(targets, scores), task.rows(scores)
+    weights = torch.ones_like(rows) if weights is None else weights
+    columns = targets.shape[-1:] if task.several and not task.outputs else ()
+    whole = torch.Size((*scores.shape, *columns))
+    for name, tensor, shape in (("targets", targets, whole), ("weights", weights, rows.shape)):
+        if tensor.ndim == 0 or tensor.shape != shape[-tensor.ndim :]:
+            raise ValueError(f"{name}: expected the shape of scores, {tuple(shape)}, got {tuple(tensor.shape)}")
     # On other devices a look at the values would have the model wait, so that there only `refine` has them checked.
     if targets.device.type == "cpu" and not torch.compiler.is_compiling():
-        check_values(targets, weights)
-    return targets.expand_as(scores), weights.expand_as(scores)
+        check_values(targets, weights, task)
+    return targets.expand(whole), weights.expand_as(rows)
 
 
-def check_values(targets: Tensor, weights: Tensor) -> None:
-    """Raise an error if a target is neither 0 nor 1, or a weight negative or not a number."""
-    wrong = (targets != 0) & (targets != 1)
+def check_values(targets: Tensor, weights: Tensor, task: Task = BINARY) -> None:
+    """Raise an error if a target is none, or a weight negative or not a number."""
+    wrong = task.wrong(targets)
     if bool(wrong.any()):
-        raise ValueError(f"targets: expected 0 or 1, got {targets[wrong][0].item()}")
+        raise ValueError(f"targets: expected {task.expected}, got {targets[wrong][0].item()}")
     wrong = ~(weights >= 0)
     if bool(wrong.any()):
         raise ValueError(f"weights: expected numbers of at least 0, got {weights[wrong][0].item()}")
-
-
-def two_classes(targets: Tensor, weights: Tensor) -> Tensor:
-    """Say of every set whether both classes weigh anything in it: `(..., n)` -> `(...)`."""
-    present, positive = weights > 0, targets == 1
-    return (present & positive).any(-1) & (present & ~positive).any(-1)

@@ -1,7 +1,8 @@
 """True losses: what models are judged by, vectorised over sets, in [0, 1], lower is better.
 
 A metric is called as `metric(scores, targets, weights=None)`, with sets on the last axis: `(..., n)` -> `(...)`.
-Scores are raw reals, targets 0 or 1, weights non-negative; a row of weight zero is as good as absent.
+Scores are raw reals, targets 0 or 1, weights non-negative; a row of weight zero is as good as absent. For other targets
+than these see `tasks.py`.
 
 What a set that cannot be judged loses (never NaN):
 
@@ -27,6 +28,7 @@ from torch import Tensor
 from metricgrad import formulas
 from metricgrad.curves import counting_dtype
 from metricgrad.formulas import Counts, Function
+from metricgrad.tasks import BINARY, Task
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,12 @@ class Metric:
         Whether the loss is known to lie in [0, 1].
     costly : bool
         Whether every set costs a call of somebody's function, so that it is asked sparingly.
+    task : Task
+        What is predicted: which shapes scores and targets have, and what targets may be.
+    view : str, optional
+        How a surrogate looks at a set, by its name in `views.py`; as suits the task if not given.
+    columns : tuple of str
+        What the metric looks at beside labels and scores: names of columns of the targets.
 
     Examples
     --------
@@ -82,11 +90,14 @@ class Metric:
     takes_weights: bool = field(default=True, repr=False)
     bounded: bool = field(default=True, repr=False)
     costly: bool = field(default=False, repr=False)
+    task: Task = field(default=BINARY, repr=False)
+    view: str | None = field(default=None, repr=False)
+    columns: tuple[str, ...] = field(default=(), repr=False)
 
     @torch.no_grad()
     def __call__(self, scores: Any, targets: Any, weights: Any = None) -> Tensor:
         """Return the loss of every set, `(..., n)` -> `(...)`, in the dtype of the scores."""
-        scores, targets, weights = checked_sets(scores, targets, weights)
+        scores, targets, weights = checked_sets(scores, targets, weights, self.task)
         return self.function(scores, targets, weights).to(scores.dtype)
 
     @property
@@ -113,6 +124,13 @@ class Metric:
             best_function=None,
         )
 
+    def trained(self, form: str) -> Metric:
+        """Return the form a surrogate imitates: at the best threshold of each set, or at zero.
+
+        What decides between several outputs is tuned only afterwards: the search is long, and each has a bias to learn.
+        """
+        return self.best if form == "best" and not self.task.outputs else self
+
     def value(self, loss: Any) -> Any:
         """Turn a loss into the value people know; the only place where the sign flips."""
         at_zero, at_one = self.known_as
@@ -123,22 +141,28 @@ class Metric:
         return f"{self.label} {float(self.value(loss)):.4f}"
 
 
-def checked_sets(scores: Any, targets: Any, weights: Any = None) -> tuple[Tensor, Tensor, Tensor | None]:
+def checked_sets(
+    scores: Any, targets: Any, weights: Any = None, task: Task = BINARY
+) -> tuple[Tensor, Tensor, Tensor | None]:
     """Return tensors of one shape and device, or raise an error that names the argument, the expectation, the value."""
     scores = _tensor("scores", scores)
     if scores.ndim == 0:
         raise ValueError("scores: expected at least one axis, the rows of a set on the last, got a single number")
+    if scores.ndim < task.axes:
+        raise ValueError(f"scores: expected rows and outputs, (..., n, c), got the shape {tuple(scores.shape)}")
     if not scores.is_floating_point():
         scores = scores.to(counting_dtype(scores))
-    targets = _spread("targets", _tensor("targets", targets), scores)
+    targets = task.coded(_tensor("targets", targets), scores)
+    columns = targets.shape[-1:] if task.several and not task.outputs else ()
+    targets = _spread("targets", targets, torch.Size((*scores.shape, *columns)), scores.device)
     if not bool(scores.isfinite().all()):
         raise ValueError(f"scores: expected finite numbers, got {_first(scores, ~scores.isfinite())}")
-    if targets.dtype != torch.bool:
-        wrong = (targets != 0) & (targets != 1)
+    if targets.dtype != torch.bool or task.several:
+        wrong = task.wrong(targets)
         if bool(wrong.any()):
-            raise ValueError(f"targets: expected 0 or 1, got {_first(targets, wrong)}")
+            raise ValueError(f"targets: expected {task.expected}, got {_first(targets, wrong)}")
     if weights is not None:
-        weights = _spread("weights", _tensor("weights", weights), scores)
+        weights = _spread("weights", _tensor("weights", weights), task.rows(scores).shape, scores.device)
         wrong = ~(weights >= 0) | ~weights.isfinite()
         if bool(wrong.any()):
             raise ValueError(f"weights: expected finite numbers of at least 0, got {_first(weights, wrong)}")
@@ -163,17 +187,17 @@ def _tensor(name: str, values: Any) -> Tensor:
     return tensor
 
 
-def _spread(name: str, values: Tensor, scores: Tensor) -> Tensor:
-    values = values.to(scores.device)
-    if values.shape == scores.shape:
+def _spread(name: str, values: Tensor, shape: torch.Size, device: torch.device) -> Tensor:
+    values = values.to(device)
+    if values.shape == shape:
         return values
     # Leading axes may spread; rows may not, for a column beside a row would silently become sets of one row each.
-    if values.shape[-1:] == scores.shape[-1:] and values.ndim <= scores.ndim:
+    if values.shape[-1:] == shape[-1:] and values.ndim <= len(shape):
         try:
-            return values.expand(scores.shape)
+            return values.expand(shape)
         except RuntimeError:
             pass
-    expected, got = tuple(scores.shape), tuple(values.shape)
+    expected, got = tuple(shape), tuple(values.shape)
     raise ValueError(f"{name}: expected the shape of scores {expected}, or its last axes, got {got}")
 
 

@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 
 class Sets(NamedTuple):
-    """Scores, targets and weights of several sets, each `(k, n)`."""
+    """Scores, targets and weights of several sets, each `(k, n)`, or scores and targets with an axis more."""
 
     scores: Tensor
     targets: Tensor
     weights: Tensor
+
+
+class RandomSets(Protocol):
+    """Where random sets come from: called, it draws `families * kin` of them, kin next to each other."""
+
+    def __call__(self, families: int, kin: int, size: int, generator: torch.Generator) -> Sets:
+        """Draw sets."""
+
+
+class Sampler(Protocol):
+    """Draws sets of row indices."""
+
+    generator: torch.Generator | None
+
+    def draw(self, sets: int) -> tuple[Tensor, Tensor]:
+        """Return row indices and weights of some sets, both `(sets, size)`."""
 
 
 class SetSampler:
@@ -25,11 +41,11 @@ class SetSampler:
     Parameters
     ----------
     targets : Tensor
-        0 or 1 for every row, `(rows,)`.
+        0 or 1 for every row, or the number of its class, `(rows,)`.
     size : int
         Rows in a set; drawn with replacement.
-    positive_share : float, optional
-        Share of positives in every set. By default whatever share a plain draw gives.
+    positive_share : float or sequence of float, optional
+        Share of positives in every set, or of every class. By default whatever share a plain draw gives.
     restore : bool
         Weigh the rows of a stratified set so that its classes count as they do in the data.
     weights : Tensor, optional
@@ -49,52 +65,95 @@ class SetSampler:
         self,
         targets: Tensor,
         size: int,
-        positive_share: float | None = None,
+        positive_share: float | Sequence[float] | None = None,
         restore: bool = True,
         weights: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
         if size < 2:
             raise ValueError(f"size: expected at least 2 rows in a set, got {size}")
-        if positive_share is not None and not 0 < positive_share < 1:
+        shares = [positive_share] if isinstance(positive_share, float) else positive_share or []
+        if not all(0 < share < 1 for share in shares):
             raise ValueError(f"positive_share: expected a number between 0 and 1, got {positive_share}")
         if targets.ndim != 1 or not len(targets):
             raise ValueError(f"targets: expected one for every row, (rows,), got shape {tuple(targets.shape)}")
         if weights is not None and weights.shape != targets.shape:
             raise ValueError(f"weights: expected one for every row, {tuple(targets.shape)}, got {tuple(weights.shape)}")
         self.size, self.generator = size, generator
-        self.positives = (targets == 1).nonzero()[:, 0]
-        self.negatives = (targets != 1).nonzero()[:, 0]
-        if positive_share is not None and not (len(self.positives) and len(self.negatives)):
-            raise ValueError("targets: expected both classes for stratified sets, got one class only")
         self.rows = len(targets)
         self.row_weights = weights
-        self.found = None if positive_share is None else min(max(round(positive_share * size), 1), size - 1)
         self.restore = restore
+        if isinstance(positive_share, float):
+            targets, shares = (targets != 1).long(), (positive_share, 1 - positive_share)
+        self.classes = [(targets == number).nonzero()[:, 0] for number in range(len(shares))]
+        self.counts = shared_out(size, shares) if shares else []
+        if any(not len(rows) for rows in self.classes):
+            raise ValueError("targets: expected both classes for stratified sets, got one class only")
 
     def draw(self, sets: int) -> tuple[Tensor, Tensor]:
         """Return row indices and weights of some sets, both `(sets, size)`."""
-        if self.found is None:
+        weights = torch.ones(sets, self.size)
+        if not self.classes:
             rows = torch.randint(self.rows, (sets, self.size), generator=self.generator)
-            weights = torch.ones(sets, self.size)
         else:
-            rows = torch.cat(
-                (
-                    self._pick(self.positives, sets, self.found),
-                    self._pick(self.negatives, sets, self.size - self.found),
-                ),
-                -1,
-            )
-            weights = torch.ones(sets, self.size)
+            rows = torch.cat([self._pick(*drawn, sets) for drawn in zip(self.classes, self.counts, strict=True)], -1)
             if self.restore:
-                weights[:, : self.found] = len(self.positives) / self.rows * self.size / self.found
-                weights[:, self.found :] = len(self.negatives) / self.rows * self.size / (self.size - self.found)
+                heavy = [len(r) / self.rows * self.size / c for r, c in zip(self.classes, self.counts, strict=True)]
+                weights = weights * torch.tensor(heavy).repeat_interleave(torch.tensor(self.counts))
         if self.row_weights is not None:
             weights = weights * self.row_weights[rows]
         return rows, weights
 
-    def _pick(self, rows: Tensor, sets: int, count: int) -> Tensor:
+    def _pick(self, rows: Tensor, count: int, sets: int) -> Tensor:
         return rows[torch.randint(len(rows), (sets, count), generator=self.generator)]
+
+
+def shared_out(size: int, shares: Sequence[float]) -> list[int]:
+    """Return how many rows of a set every share gets: at least one, and the largest what the others leave.
+
+    >>> shared_out(10, (0.001, 0.3, 0.699))
+    [1, 3, 6]
+    """
+    counts = [max(round(share * size), 1) for share in shares]
+    largest = max(range(len(shares)), key=lambda i: (shares[i], i))
+    counts[largest] += size - sum(counts)
+    if counts[largest] < 1:
+        raise ValueError(f"size: expected more rows in a set, enough for {len(shares)} classes, got {size}")
+    return counts
+
+
+class GroupSampler:
+    """Draw sets that the rows came in, such as the documents of a query; short ones are padded by weight zero.
+
+    Parameters
+    ----------
+    members : Tensor
+        Row indices of every set, `(groups, size)`; -1 pads.
+    weights : Tensor, optional
+        Of every row, `(rows,)`.
+    generator : torch.Generator, optional
+        Source of randomness.
+
+    Examples
+    --------
+    >>> rows, weights = GroupSampler(torch.tensor([[0, 1, 2], [3, 4, -1]])).draw(1000)
+    >>> sorted({tuple(row) for row in (rows * weights.long()).tolist()}), weights.shape
+    ([(0, 1, 2), (3, 4, 0)], torch.Size([1000, 3]))
+    """
+
+    def __init__(
+        self, members: Tensor, weights: Tensor | None = None, generator: torch.Generator | None = None
+    ) -> None:
+        self.generator = generator
+        self.members = members.clamp(min=0)
+        self.weights = (members >= 0).float()
+        if weights is not None:
+            self.weights = self.weights * weights[self.members]
+
+    def draw(self, sets: int) -> tuple[Tensor, Tensor]:
+        """Return row indices and weights of some sets, both `(sets, size)`."""
+        drawn = torch.randint(len(self.members), (sets,), generator=self.generator)
+        return self.members[drawn], self.weights[drawn]
 
 
 @dataclass(frozen=True)
@@ -127,7 +186,7 @@ class BroadSets:
 
     def __call__(self, families: int, kin: int, size: int, generator: torch.Generator) -> Sets:
         """Draw `families * kin` sets, kin next to each other."""
-        draw = _Draw(families, kin, size, generator)
+        draw = FamilyDraw(families, kin, size, generator)
         prevalence, natural = self._prevalence(draw), draw.chance(0.4 if self.weighted else 1.0)
         share = torch.where(natural, prevalence, draw.uniform(0.1, 0.6))
         targets = draw.paired(torch.rand(draw.shape, generator=generator)) < share
@@ -140,11 +199,11 @@ class BroadSets:
         spread = torch.where(draw.chance(0.15 if self.weighted else 0.0), torch.tensor(0.5), torch.tensor(0.0))
         return Sets(scores, targets, weights * (spread * draw.paired(draw.normal_rows())).exp())
 
-    def _prevalence(self, draw: _Draw) -> Tensor:
+    def _prevalence(self, draw: FamilyDraw) -> Tensor:
         rare = draw.uniform(math.log(self.rarest), math.log(self.common)).exp()
         return torch.where(draw.chance(0.8), rare, draw.uniform(0.3, 0.95))
 
-    def _scores(self, draw: _Draw, targets: Tensor) -> Tensor:
+    def _scores(self, draw: FamilyDraw, targets: Tensor) -> Tensor:
         positive = targets > 0
         first = draw.uniform(0, 1), draw.uniform(0, 1)
         part = torch.rand(draw.shape, generator=draw.generator) < torch.where(positive, *first)
@@ -160,7 +219,7 @@ class BroadSets:
         return torch.where(draw.chance(0.05), (scores * 4).round() / 4, scores)
 
 
-class _Draw:
+class FamilyDraw:
     """Random numbers of families: one a family `(families * kin, 1)`, or one a row `(families * kin, size)`."""
 
     def __init__(self, families: int, kin: int, size: int, generator: torch.Generator) -> None:
@@ -173,15 +232,19 @@ class _Draw:
         return make(self.families, 1, generator=self.generator).repeat_interleave(self.kin, 0)
 
     def uniform(self, low: float, high: float) -> Tensor:
+        """Draw one uniform number a family."""
         return low + (high - low) * self._of_family(torch.rand)
 
     def normal(self) -> Tensor:
+        """Draw one normal number a family."""
         return self._of_family(torch.randn)
 
     def chance(self, probability: float) -> Tensor:
+        """Draw True or False, one a family."""
         return self._of_family(torch.rand) < probability
 
     def normal_rows(self) -> Tensor:
+        """Draw one normal number a row."""
         return torch.randn(self.shape, generator=self.generator)
 
     def paired(self, rows: Tensor) -> Tensor:

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from metricgrad.loss import SurrogateLoss, two_classes
+from metricgrad.loss import SurrogateLoss
 from metricgrad.model import Scorer, folded
 from metricgrad.surrogate import LearnedMean, meta_loss
+from metricgrad.tasks import two_classes
 
 CELLS = 2**19
 """Numbers a layer may hold while many rows are scored: as many as stay near the processor."""

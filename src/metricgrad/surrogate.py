@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from metricgrad.views import VIEWS
+
 TINY = 1e-12
 ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "gelu": nn.GELU}
 
@@ -36,8 +38,10 @@ class Construction:
         Batch norm after the first layer of g.
     link : {"sigmoid", "linear", "leaky_relu"}
         What the scalar output of h goes through.
-    outputs : bool
-        Whether scores have several outputs, `(..., n, c)`; their order does not matter.
+    view : str
+        How it looks at a set, by its name in `views.py`: as it is, as one set for each of several outputs, ...
+    parts : int
+        How many sets a view tells apart, if it does.
     """
 
     standardise: str = "shift"
@@ -47,7 +51,8 @@ class Construction:
     activation: str = "gelu"
     batch_norm: bool = False
     link: str = "sigmoid"
-    outputs: bool = False
+    view: str = "rows"
+    parts: int = 1
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data, for JSON."""
@@ -87,12 +92,15 @@ class Surrogate(nn.Module):
             if construction not in CONSTRUCTIONS:
                 raise ValueError(f"construction: expected one of {', '.join(CONSTRUCTIONS)}, got {construction!r}")
             construction = CONSTRUCTIONS[construction]
-        self.construction = construction
+        self.construction, self.view = construction, VIEWS[construction.view]
         self.g = LearnedMean(construction) if construction.g else CombMean(construction.teeth)
-        widths = (self.g.width, *construction.h)
-        self.h = nn.Sequential()
+        activation = ACTIVATIONS[construction.activation]
+        widths = (construction.parts * self.g.width + self.view.sized, *construction.h)
+        self.h, self.whole = nn.Sequential(), nn.Sequential()
         for before, after in pairwise(widths):
-            self.h.extend([nn.Linear(before, after), ACTIVATIONS[construction.activation]()])
+            self.h.extend([nn.Linear(before, after), activation()])
+        if self.view.parts == "alike":
+            self.whole.extend([nn.Linear(widths[-1], widths[-1]), activation()])
         self.last = nn.Linear(widths[-1], 1)
         self.register_buffer("low", torch.zeros(()))
         self.register_buffer("high", torch.ones(()))
@@ -101,32 +109,52 @@ class Surrogate(nn.Module):
     high: Tensor
 
     def forward(self, scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
-        """Return the surrogate loss of every set, `(..., n)` -> `(...)` or `(..., n, c)` -> `(...)`."""
+        """Return the surrogate loss of every set: `(..., n)` -> `(...)`, or whatever the view takes."""
         return self.judge(self.pool(scores, targets, weights))
 
     def pool(self, scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
-        """Return what is known of every set, the weighted mean of g: `(..., n)` -> `(..., q)`."""
-        pooled: Tensor = self.g(*self.made_ready(scores, targets, weights))
-        return pooled
+        """Return what is known of every set, the weighted mean of g: `(..., n)` -> `(..., q)`.
+
+        Sets that are alike to a view stay apart, `(..., m, q + 1)`, with the share of each.
+        """
+        seen = self._seen(scores, targets, weights)
+        pooled: Tensor = self.g(*self._levelled(*seen))
+        if self.view.parts == "one":
+            return pooled
+        if self.view.parts == "alike":
+            mass = seen[2].sum(-1, keepdim=True)
+            return torch.cat((pooled, mass / mass.sum(-2, keepdim=True).clamp(min=TINY)), -1)
+        pooled = pooled.flatten(-2)
+        if not self.view.sized:
+            return pooled
+        rows = (seen[2][..., 0, :] > 0).sum(-1, keepdim=True).clamp(min=1)
+        return torch.cat((pooled, rows.to(pooled.dtype).log() / 4), -1)
 
     def made_ready(self, scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> tuple[Tensor, ...]:
         """Return what g is given: scores standardised as the construction says, targets, weights that sum to one."""
+        return self._levelled(*self._seen(scores, targets, weights))
+
+    def _seen(self, scores: Tensor, targets: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the sets of the view, in the precision of the surrogate."""
         dtype = self.low.dtype
         scores, targets = scores.to(dtype), targets.to(dtype)
-        weights = torch.ones_like(scores) if weights is None else weights.to(dtype)
-        if self.construction.outputs:
-            weights = weights.unsqueeze(-1).expand_as(scores) if weights.ndim < scores.ndim else weights
-            scores, targets, weights = scores.mT, targets.mT, weights.mT
+        rows = scores[..., 0] if self.view.outputs else scores
+        weights = torch.ones_like(rows) if weights is None else weights.to(dtype)
         # What pads a set may be any number, even one whose square is infinite; nothing of it may come through.
-        scores = scores.where(weights > 0, torch.zeros_like(scores))
+        present = weights.unsqueeze(-1) > 0 if self.view.outputs else weights > 0
+        return self.view.see(scores.where(present, torch.zeros_like(scores)), targets, weights)
+
+    def _levelled(self, scores: Tensor, targets: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         weights = weights / weights.sum(-1, keepdim=True).clamp(min=TINY)
         return standardised(scores, targets, weights, self.construction.standardise), targets, weights
 
     def judge(self, pooled: Tensor) -> Tensor:
         """Return the loss from what is known of the set (h): `(..., q)` -> `(...)`."""
-        hidden = self.h(pooled)
-        if self.construction.outputs:
-            hidden = hidden.mean(-2)
+        if self.view.parts == "alike":
+            pooled, share = pooled[..., :-1], pooled[..., -1:]
+            hidden = self.whole((self.h(pooled) * share).sum(-2))
+        else:
+            hidden = self.h(pooled)
         return self.low + (self.high - self.low) * self.linked(self.last(hidden)[..., 0])
 
     def linked(self, raw: Tensor) -> Tensor:

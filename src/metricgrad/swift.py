@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from torch._inductor import config as inductor
 from torch.nn import functional as F
 
-from metricgrad.loss import two_classes
 from metricgrad.stacked import Models, Surrogates
 from metricgrad.surrogate import LearnedMean, meta_loss
+from metricgrad.tasks import two_classes
 
 PAYS = 10_000
 """Steps of models and surrogates together from which on compiling is worth its time."""

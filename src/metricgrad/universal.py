@@ -13,8 +13,10 @@ from scipy.stats import spearmanr
 from torch import Tensor
 
 from metricgrad.metrics import Metric
-from metricgrad.sampling import BroadSets, PaperSets, Sets
+from metricgrad.sampling import RandomSets, Sets
 from metricgrad.surrogate import Construction, Surrogate, meta_loss
+from metricgrad.task_sets import sets_for
+from metricgrad.views import LEVELS, OF_TASK
 
 KIN = 8
 Progress = Callable[[str, int, int], None]
@@ -37,6 +39,10 @@ class Fitting:
 THOROUGH = Fitting()
 ON_DEMAND = Fitting(families=1_000, steps=3_000)
 """For black boxes: 8,000 calls of the metric."""
+OF_OUTPUTS = Fitting(steps=1_500, sizes=(100, 200, 400))
+"""For several outputs, of which no corpus is kept: sixteen fresh sets a step."""
+OF_NUMBERS = Fitting(steps=3_000, sizes=(50, 100, 200, 400))
+OF_QUERIES = Fitting(families=4_000, steps=4_000, sizes=(8, 16, 32, 64, 128))
 PAPER_FITTING = Fitting(steps=3_000, learning_rate=1e-3, relational=0.0, sizes=(100,))
 """For the paper's construction, whose g is learned too: sixteen fresh sets of 100 a step."""
 
@@ -49,15 +55,20 @@ class Corpus(NamedTuple):
 
 
 def construction_for(metric: Metric) -> Construction:
-    """Return how a surrogate of this metric is built: one that looks at zero must not lose it by centring."""
-    return Construction(
-        standardise="scale" if metric.thresholded else "shift", link="sigmoid" if metric.bounded else "linear"
-    )
+    """Return how a surrogate of this metric is built: one that looks at zero must not lose it by centring.
+
+    For numbers there is no ROC curve to look at, so that g is learned.
+    """
+    view, link = metric.view or OF_TASK[metric.task.name], "sigmoid" if metric.bounded else "linear"
+    if metric.task.name == "regression":
+        return Construction("none", (64, 64), 0, (64,), link=link, view=view)
+    parts = {"columns": 1 + len(metric.columns), "ranking": LEVELS}.get(metric.task.name, 1)
+    return Construction("scale" if metric.thresholded else "shift", link=link, view=view, parts=parts)
 
 
 def fit_universal(
     metric: Metric,
-    sets: BroadSets | PaperSets | None = None,
+    sets: RandomSets | None = None,
     construction: Construction | str | None = None,
     fitting: Fitting = THOROUGH,
     progress: Progress | None = None,
@@ -68,8 +79,8 @@ def fit_universal(
     ----------
     metric : Metric
         What to imitate, in the form to train on (`get_metric("best_f1")`).
-    sets : BroadSets or PaperSets, optional
-        Where random sets come from; broad by default.
+    sets : callable, optional
+        Where random sets come from; broad ones of the metric's task by default.
     construction : Construction or {"default", "paper"}, optional
         How the surrogate is built; by default as suits the metric.
     fitting : Fitting
@@ -81,11 +92,11 @@ def fit_universal(
     -------
     Surrogate
     """
-    sets = BroadSets(weighted=metric.takes_weights) if sets is None else sets
+    sets = sets_for(metric) if sets is None else sets
     if construction is None:
         construction = construction_for(metric)
     surrogate = new_surrogate(construction, fitting.seed)
-    if surrogate.fixed_pool:
+    if surrogate.fixed_pool and surrogate.view.parts != "alike":
         corpus = draw_corpus([metric], surrogate, sets, fitting, progress)
         fit_to_corpus(surrogate, corpus.pooled, corpus.true[..., 0], fitting, metric, progress)
     else:
@@ -103,7 +114,7 @@ def new_surrogate(construction: Construction | str, seed: int) -> Surrogate:
 def draw_corpus(
     metrics: list[Metric],
     surrogate: Surrogate,
-    sets: BroadSets | PaperSets,
+    sets: RandomSets,
     fitting: Fitting,
     progress: Progress | None = None,
 ) -> Corpus:
@@ -111,14 +122,14 @@ def draw_corpus(
     pooled, true = [], []
     for done, drawn in _families(sets, fitting, per_draw=16):
         with torch.no_grad():
-            pooled.append(surrogate.pool(*drawn).view(-1, KIN, surrogate.g.width))
+            pooled.append(surrogate.pool(*drawn).unflatten(0, (-1, KIN)))
         true.append(torch.stack([metric(*drawn) for metric in metrics], -1).view(-1, KIN, len(metrics)))
         if progress:
             progress("judging random sets", done, fitting.families)
     return Corpus(torch.cat(pooled), torch.cat(true))
 
 
-def _families(sets: BroadSets | PaperSets, fitting: Fitting, per_draw: int) -> Iterator[tuple[int, Sets]]:
+def _families(sets: RandomSets, fitting: Fitting, per_draw: int) -> Iterator[tuple[int, Sets]]:
     generator = torch.Generator().manual_seed(fitting.seed)
     for turn, done in enumerate(range(0, fitting.families, per_draw)):
         count = min(per_draw, fitting.families - done)
@@ -161,8 +172,15 @@ def check_losses(metric: Metric, losses: Tensor) -> None:
         raise ValueError(f"metric: expected {expected} from {metric.name!r}, got {losses[~right][0].item()}")
 
 
+def fitting_for(metric: Metric) -> Fitting:
+    """Return how a surrogate is fitted where it is first needed."""
+    if metric.task.outputs:
+        return OF_OUTPUTS
+    return {"ranking": OF_QUERIES, "regression": OF_NUMBERS}.get(metric.task.name, ON_DEMAND)
+
+
 def _fit_to_fresh_sets(
-    surrogate: Surrogate, metric: Metric, sets: BroadSets | PaperSets, fitting: Fitting, progress: Progress | None
+    surrogate: Surrogate, metric: Metric, sets: RandomSets, fitting: Fitting, progress: Progress | None
 ) -> None:
     low, high = _range(metric, metric(*sets(2, KIN, fitting.sizes[0], torch.Generator().manual_seed(fitting.seed))))
     surrogate.low.fill_(low)
@@ -171,7 +189,8 @@ def _fit_to_fresh_sets(
     for step in _schedule(surrogate, fitting, progress):
         drawn = sets(2, KIN, fitting.sizes[step % len(fitting.sizes)], generator)
         true = metric(*drawn).view(-1, KIN)
-        meta_loss(surrogate(*drawn).view(-1, KIN) / (high - low), true / (high - low)).backward()
+        smooth = surrogate(*drawn).view(-1, KIN)
+        meta_loss(smooth / (high - low), true / (high - low), fitting.relational).backward()
 
 
 def _schedule(surrogate: Surrogate, fitting: Fitting, progress: Progress | None) -> Iterator[int]:

@@ -1,0 +1,152 @@
+"""Tasks: what is predicted. Each says what targets may be, and which sets tell a model anything.
+
+One shape rule serves all. Rows of a set lie on the axis `n`: scores are `(..., n)`, or with several outputs
+`(..., n, c)`; targets hold what a metric must know of a row, `(..., n)`, or several such numbers, `(..., n, t)`;
+weights are `(..., n)`, and a row of weight zero is as good as absent, which pads sets of unequal size. A loss is
+`(...)`.
+
+| task | scores | targets |
+|---|---|---|
+| `binary` | `(..., n)` | 0 or 1 |
+| `columns` | `(..., n)` | 0 or 1, then numbers of at least 0 that the metric looks at: `(..., n, t)` |
+| `multiclass` | `(..., n, c)` | 1 for the class of the row, else 0: `(..., n, c)`; or its number: `(..., n)` |
+| `multilabel` | `(..., n, c)` | 1 for every label the row has, else 0: `(..., n, c)` |
+| `ranking` | `(..., n)` | grades of at least 0; a set is a query |
+| `regression` | `(..., n)` | finite numbers |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is predicted.
+
+    Parameters
+    ----------
+    name : str
+        What it is called.
+    outputs : bool
+        Whether scores have an axis of outputs, `(..., n, c)`.
+    several : bool
+        Whether targets have an axis of their own, `(..., n, t)`.
+    expected : str
+        What targets may be, for errors.
+    wrong : callable
+        Says of every target whether it is none: `(..., n)` or `(..., n, t)` -> the same shape.
+    telling : callable
+        `(targets, weights)` -> of every set, whether a model can learn from it: `(...)`.
+    """
+
+    name: str
+    outputs: bool = field(repr=False)
+    several: bool = field(repr=False)
+    expected: str = field(repr=False)
+    wrong: Callable[[Tensor], Tensor] = field(repr=False)
+    telling: Callable[[Tensor, Tensor], Tensor] = field(repr=False)
+
+    @property
+    def axes(self) -> int:
+        """How many axes the scores of one set have."""
+        return 2 if self.outputs else 1
+
+    @property
+    def classes(self) -> bool:
+        """Whether every row is of one class, so that a set may hold one class only."""
+        return self.name in ("binary", "columns", "multiclass")
+
+    def coded(self, targets: Tensor, scores: Tensor) -> Tensor:
+        """Return targets as a metric takes them: numbers of classes, `(..., n)`, become ones and zeros."""
+        numbers = not targets.is_floating_point() and targets.dtype != torch.bool
+        if self.name != "multiclass" or not numbers or targets.shape != scores.shape[:-1]:
+            return targets
+        classes = scores.shape[-1]
+        wrong = (targets < 0) | (targets >= classes)
+        if bool(wrong.any()):
+            raise ValueError(f"targets: expected numbers of classes below {classes}, got {targets[wrong][0].item()}")
+        return one_hot(targets.long(), classes).to(scores.dtype)
+
+    def label(self, targets: Tensor) -> Tensor:
+        """Return what a hand-made loss of single scores is given as targets: those without their columns."""
+        return targets[..., 0] if self.several and not self.outputs else targets
+
+    def rows(self, scores: Tensor) -> Tensor:
+        """Return one number a row, in the shape weights have: `(..., n)`."""
+        return scores[..., 0] if self.outputs else scores
+
+    def strata(self, targets: Tensor) -> Tensor | None:
+        """Return which rows are alike when sets are drawn, `(rows, ...)` -> whole numbers `(rows,)`; None if all are.
+
+        Positives come first, so that they have the number 0.
+        """
+        if self.name in ("binary", "columns"):
+            return (self.label(targets) != 1).long()
+        return targets.argmax(-1) if self.name == "multiclass" else None
+
+
+def two_classes(targets: Tensor, weights: Tensor) -> Tensor:
+    """Say of every set whether both classes weigh anything in it: `(..., n)` -> `(...)`."""
+    present, positive = weights > 0, targets == 1
+    return (present & positive).any(-1) & (present & ~positive).any(-1)
+
+
+def _two_of_columns(targets: Tensor, weights: Tensor) -> Tensor:
+    return two_classes(targets[..., 0], weights)
+
+
+def _several_classes(targets: Tensor, weights: Tensor) -> Tensor:
+    """Say of every set whether two classes weigh anything in it: `(..., n, c)` -> `(...)`."""
+    return ((targets == 1) & (weights > 0).unsqueeze(-1)).any(-2).sum(-1) > 1
+
+
+def _some_label(targets: Tensor, weights: Tensor) -> Tensor:
+    """Say of every set whether some label is there and not everywhere: `(..., n, c)` -> `(...)`."""
+    present = (weights > 0).unsqueeze(-1)
+    return (((targets == 1) & present).any(-2) & ((targets != 1) & present).any(-2)).any(-1)
+
+
+def _unequal(targets: Tensor, weights: Tensor) -> Tensor:
+    """Say of every set whether its targets differ: `(..., n)` -> `(...)`."""
+    present = weights > 0
+    highest = targets.masked_fill(~present, -torch.inf).amax(-1)
+    return highest > targets.masked_fill(~present, torch.inf).amin(-1)
+
+
+def _neither(targets: Tensor) -> Tensor:
+    return (targets != 0) & (targets != 1)
+
+
+def _not_columns(targets: Tensor) -> Tensor:
+    wrong = ~(targets >= 0) | ~targets.isfinite()
+    wrong[..., 0] = _neither(targets[..., 0])
+    return wrong
+
+
+def _not_one_hot(targets: Tensor) -> Tensor:
+    return _neither(targets) | (targets.sum(-1, keepdim=True) != 1)
+
+
+def _not_grades(targets: Tensor) -> Tensor:
+    return ~(targets >= 0) | ~targets.isfinite()
+
+
+def _not_finite(targets: Tensor) -> Tensor:
+    return ~targets.isfinite()
+
+
+BINARY = Task("binary", False, False, "0 or 1", _neither, two_classes)
+COLUMNS = Task(
+    "columns", False, True, "0 or 1, then numbers of at least 0 for every column", _not_columns, _two_of_columns
+)
+MULTICLASS = Task("multiclass", True, True, "a single 1 in every row, else 0", _not_one_hot, _several_classes)
+MULTILABEL = Task("multilabel", True, True, "0 or 1", _neither, _some_label)
+RANKING = Task("ranking", False, False, "grades of at least 0", _not_grades, _unequal)
+REGRESSION = Task("regression", False, False, "finite numbers", _not_finite, _unequal)
+TASKS = {task.name: task for task in (BINARY, COLUMNS, MULTICLASS, MULTILABEL, RANKING, REGRESSION)}
