@@ -13,6 +13,9 @@ import pandas as pd
 import pytest
 from scipy.stats import ttest_1samp
 
+from made_up import add, run
+from metricgrad.results import Store
+
 ROOT = Path(__file__).parents[1]
 BENCHMARKS = ROOT / "benchmarks"
 
@@ -33,10 +36,10 @@ def when(win: ModuleType) -> ModuleType:
     return when_it_helps
 
 
-def test_the_readme_has_the_gains_that_are_stored(win: ModuleType, when: ModuleType) -> None:
-    found = win.gains(win.losses(win.RESULTS))
+def test_the_readme_has_what_is_stored(win: ModuleType, when: ModuleType) -> None:
+    part = when.readme_part(win.losses(win.RESULTS), (when.SIZES / "runs.jsonl").is_file())
     text = (ROOT / "README.md").read_text("utf-8")
-    assert when.in_readme(text, found) == text
+    assert when.in_readme(text, part) == text
 
 
 def test_the_page_has_the_numbers_that_are_stored(when: ModuleType) -> None:
@@ -105,3 +108,86 @@ def test_a_cell_in_which_cross_entropy_loses_nothing_leaves_nothing_to_save(when
     losses = frame([0.0], [0.0])
     losses["focal"] = [0.0]
     assert when.in_hindsight(losses).item() == 0
+
+
+# ---- nothing is said of what is not stored -------------------------------------------------------------------------
+
+
+def every_metric(win: ModuleType, seeds: int, **methods: float) -> pd.DataFrame:
+    cells = pd.MultiIndex.from_product(
+        [("a9a", "susy"), win.METRICS, ("linear", "small"), range(seeds)], names=["dataset", "metric", "model", "seed"]
+    )
+    losses = {"sl-r": 0.1, "cross-entropy": 0.2, **{name.replace("_", "-"): loss for name, loss in methods.items()}}
+    return pd.DataFrame(losses, index=cells)
+
+
+def test_the_published_recipe_is_described_where_it_was_run(win: ModuleType, when: ModuleType) -> None:
+    without, with_it = every_metric(win, 2), every_metric(win, 2, sl_published=0.3)
+    assert "as published" not in when.rival_part(without)
+    assert when.rival_part(with_it).count("SL as published") == 2  # in words, and in the table
+    assert "the paper's own recipe" not in when.readme_part(without, sizes=False)
+    assert "against the paper's own recipe, how" in when.readme_part(with_it, sizes=False)
+
+
+def test_sizes_trees_and_other_losses_are_named_where_they_were_run(win: ModuleType, when: ModuleType) -> None:
+    alone = when.readme_part(every_metric(win, 2), sizes=False)
+    assert "size" not in alone
+    assert "against" not in alone
+    assert "tree" not in when.rival_part(every_metric(win, 2))
+    full = " ".join(when.readme_part(every_metric(win, 2, focal=0.3, aucm=0.3, lightgbm=0.1), sizes=True).split())
+    assert "By dataset, prevalence and size, against two more hand-made losses and LightGBM, how" in full
+
+
+def test_seeds_are_one_number_only_if_all_cells_have_as_many(win: ModuleType, when: ModuleType) -> None:
+    losses = every_metric(win, 5)
+    assert "(five seeds)" in when.opening(win.gains(losses))
+    assert "(five seeds)" in when.readme_part(losses, sizes=False)
+    losses.loc[("susy", "f1", "small", 4), "cross-entropy"] = np.nan
+    assert "(seeds: linear 5, 30 units 4 to 5)" in when.opening(win.gains(losses))
+
+
+def test_gains_by_size_are_paired_within_a_size_and_few_rows_stay_out_of_the_mean(
+    tmp_path: Path, win: ModuleType, when: ModuleType
+) -> None:
+    folders = {2_000: tmp_path / "sizes", win.ROWS: tmp_path / "win"}
+    for rows, folder in folders.items():
+        for seed in (100, 101):
+            for dataset, ours, theirs in (("a9a", 0.1, 0.2), ("susy", rows / 100_000, 0.8)):
+                how = {"model": "linear", "rows": rows}
+                test = {"rows": {"train": 60, "validation": 20, "test": 12 if dataset == "a9a" else rows}}
+                add(Store(folder / "runs.jsonl"), run(dataset, "f1", "sl-r", seed, **how), ours, **test)
+                add(Store(folder / "runs.jsonl"), run(dataset, "f1", "cross-entropy", seed, **how), theirs, **test)
+    found = when.size_gains(folders[win.ROWS], folders[2_000])
+    assert found["gain"].droplevel(["metric", "model"]).to_dict() == pytest.approx(
+        {(2_000, "a9a"): 0.5, (2_000, "susy"): 0.975, (60_000, "a9a"): 0.5, (60_000, "susy"): 0.25}
+    )
+    rare = when.rare_rows([*when.read_records(folders[2_000]), *when.read_records(folders[win.ROWS])])
+    text = " ".join(when.size_part(found, rare, {"a9a": 0.25, "susy": 0.25}).split())
+    assert "2 seeds. In brackets, and in neither mean nor picture: fewer than ten test rows" in text
+    assert "(a9a at 2,000 and a9a at 60,000 rows)" in text
+    assert "| a9a | (+50.0%) | (+50.0%) | | susy | +97.5% | +25.0% | | **mean** | **+97.5%** | **+25.0%** |" in text
+
+
+def test_a_short_run_that_ended_worse_is_told(when: ModuleType) -> None:
+    fine = {
+        "run": {"seed": 1, "metric": "f1", "model": "small", "prevalence": 0.005},
+        "start": 0.5,
+        "kept": 0.5,
+        "last": 0.5,
+        "kept_error": 0.1,
+        "last_error": 0.1,
+        "followed": False,
+    }
+    text = " ".join(when.short_part([fine, {**fine, "kept": 0.81}, {**fine, "last": 0.79}]).split())
+    assert "**1 of 3** models kept is worse by more than three standard errors, and 0 of the very last ones" in text
+    assert "Seed 1: F1, 30 units, about 20 positive validation rows" in text
+    assert "Seed" not in when.short_part([fine])
+
+
+def test_paragraphs_are_broken_into_lines_and_tables_are_not(when: ModuleType) -> None:
+    words, row = " ".join(["word"] * 60), "| " + "cell " * 60 + "|"
+    lines = when.wrapped(f"# Title\n\n{words}\n\n\n\n- {words}\n- {words}\n\n{row}").splitlines()
+    assert row in lines
+    assert max(len(line) for line in lines if line != row) <= 120
+    assert [line[:2] for line in lines if "word" in line] == ["wo"] * 3 + ["- ", "  ", "  "] * 2
+    assert "\n".join(lines).count("\n\n\n") == 0

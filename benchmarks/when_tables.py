@@ -1,0 +1,197 @@
+"""The words and tables of docs/when-it-helps.md: stored results in, Markdown out."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable
+from pathlib import Path
+
+import pandas as pd
+
+from metricgrad.ranking import holm
+from metricgrad.records import Record, read_records
+from metricgrad.results import Store
+from when_pictures import LABELS, SAID, at
+from win import BOOSTED, CELL, METRICS, PUBLISHED, RATES, RIVAL, ROWS, gains, losses, signed_rank
+
+FEW = 10
+"""With fewer test rows of the rarer class a cell of the table of sizes is noise."""
+WORDS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+
+
+# ---- words ---------------------------------------------------------------------------------------------------------
+
+
+def spelt(number: int) -> str:
+    """Return a small number as a word."""
+    return WORDS[number] if number < len(WORDS) else f"{number:,}"
+
+
+def listed(items: Iterable[str]) -> str:
+    """Return items as people list them.
+
+    >>> listed(["a", "b", "c"])
+    'a, b and c'
+    """
+    *first, last = items
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def spread(counts: Iterable[int]) -> str:
+    """Return a count, or from where to where it goes."""
+    least, most = int(min(counts := list(counts))), int(max(counts))
+    return f"{least}" if least == most else f"{least} to {most}"
+
+
+def seeds_said(found: pd.DataFrame) -> str:
+    """Return over how many seeds each cell is a mean: by model, unless they are all alike."""
+    if found["seeds"].nunique() == 1:
+        return f"{spelt(int(found['seeds'].iloc[0]))} seeds"
+    by_model = [f"{SAID[model]} {spread(at(found, model=model)['seeds'])}" for model in models_of(found)]
+    return f"seeds: {', '.join(by_model)}"
+
+
+def wrapped(text: str) -> str:
+    """Break paragraphs and bullets into lines; leave tables, headings and pictures alone."""
+    blocks = []
+    for block in re.split(r"\n{2,}", text.strip()):
+        if block.startswith(("|", "#", "![")):
+            blocks.append(block)
+            continue
+        lines = [f"- {item}" for item in block[2:].split("\n- ")] if block.startswith("- ") else [block]
+        indent = "  " if block.startswith("- ") else ""
+        blocks.append("\n".join(_filled(line, indent) for line in lines))
+    return "\n\n".join(blocks) + "\n"
+
+
+def _filled(line: str, indent: str) -> str:
+    flat = " ".join(line.split())
+    return textwrap.fill(flat, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+# ---- what is stored ------------------------------------------------------------------------------------------------
+
+
+def models_of(found: pd.DataFrame) -> list[str]:
+    """Return the models there are cells of, small ones first."""
+    return [model for model in RATES if len(at(found, model=model))]
+
+
+def hand_made(frame: pd.DataFrame) -> list[str]:
+    """Return the rivals that train the same network along a loss made by hand."""
+    return [name for name in frame if name not in ("sl-r", BOOSTED, PUBLISHED)]
+
+
+def in_hindsight(frame: pd.DataFrame) -> pd.Series:
+    """Return what the best of all hand-made losses saves in each cell, chosen by its test loss: a bound for them.
+
+    Only seeds that all of them have finished count: on a seed of its own a loss would be better or worse by luck.
+    """
+    means = frame[hand_made(frame)].dropna().groupby(level=CELL).mean()
+    return ((means[RIVAL] - means.min(axis=1)) / means[RIVAL].where(means[RIVAL] > 0)).fillna(0.0)
+
+
+def clearly(cells: pd.DataFrame) -> str:
+    """Return in how many cells SL-R is better and worse by more than one standard error; one seed has none."""
+    better, bad = (int((sign * cells["difference"] > cells["error"] + 1e-12).sum()) for sign in (1, -1))
+    return f"{better} : {bad}"
+
+
+def size_gains(results: Path, sizes: Path) -> pd.DataFrame:
+    """Return the gains of the linear model for every number of rows, the one of all other results included."""
+    stored = sorted({record.setting.rows for record in read_records(sizes)})
+    found = {rows: gains(losses(sizes, rows)) for rows in stored} | {ROWS: gains(losses(results))}
+    return at(pd.concat(found, names=["rows"]), model="linear")
+
+
+def rare_rows(records: Iterable[Record]) -> dict[tuple[str, int], int]:
+    """Return how many test rows are of the rarer class, by dataset and most rows."""
+    return {
+        (r.dataset, r.setting.rows): round(
+            r.kept["rows"]["test"] * min(r.kept["positive_share"], 1 - r.kept["positive_share"])
+        )
+        for r in records
+    }
+
+
+def provenance(*paths: Path) -> str:
+    """Return versions, commits and dates of stored records."""
+    made = [record["made_by"] for path in paths for record in Store(path)]
+    version, commit, date = (list(dict.fromkeys(m[name] for m in made)) for name in ("metricgrad", "commit", "date"))
+    some = "commit" if len(commit) == 1 else "commits"
+    return f"Version {listed(version)}, {some} {listed(commit)}, {listed(sorted(date))}."
+
+
+# ---- tables --------------------------------------------------------------------------------------------------------
+
+
+def markdown(head: list[str], rows: list[list[str]], left: int = 1) -> str:
+    """Write a table; all columns but the first ones are numbers."""
+    rule = ["---"] * left + ["---:"] * (len(head) - left)
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, rule, *rows))
+
+
+def gain_table(found: pd.DataFrame) -> str:
+    """Write the mean gain by metric and model, and how sure it is."""
+    models, rows = models_of(found), []
+    for metric in (*METRICS, "all"):
+        cells = found if metric == "all" else at(found, metric=metric)
+        means = [f"{at(cells, model=model)['gain'].mean():+.1%}" for model in models]
+        mean, p = f"**{cells['gain'].mean():+.1%}**", f"{signed_rank(cells['gain']):.2g}"
+        rows.append([LABELS.get(metric, metric), *means, mean, p])
+    return markdown(["metric", *(SAID[model] for model in models), "all", "p"], rows)
+
+
+def dataset_table(found: pd.DataFrame, shares: dict[str, float]) -> str:
+    """Write the mean gain by dataset and model, rare positives first."""
+    models, rows = models_of(found), []
+    for dataset in sorted(shares, key=shares.__getitem__):
+        means = [f"{at(found, dataset=dataset, model=model)['gain'].mean():+.1%}" for model in models]
+        rows.append([dataset, f"{shares[dataset]:.2%}", *means])
+    return markdown(["dataset", "positives", *(SAID[model] for model in models)], rows)
+
+
+def rival_table(frame: pd.DataFrame) -> str:
+    """Write how SL-R fares against every rival, over the cells both have."""
+    against = {rival: gains(frame, rival) for rival in frame.columns.drop("sl-r")}
+    tests = dict(zip(against, holm([signed_rank(cells["gain"]) for cells in against.values()]), strict=True))
+    named = {RIVAL: f"**{RIVAL}**", PUBLISHED: "SL as published", BOOSTED: "LightGBM (another kind of model)"}
+    models, rows = models_of(gains(frame)), []
+    for rival, cells in sorted(against.items(), key=lambda pair: -pair[1]["gain"].mean()):
+        by_model = [at(cells, model=model)["gain"] for model in models]
+        means = [f"{gain.mean():+.1%}" if len(gain) else "" for gain in by_model]
+        counts = [clearly(cells), str(len(cells)), spread(cells["seeds"])]
+        rows.append([named.get(rival, rival), *means, *counts, f"{tests[rival]:.2g}"])
+    head = ["rival", *(SAID[model] for model in models), "clearly better : worse", "cells", "seeds", "p (Holm)"]
+    return markdown(head, rows)
+
+
+def size_table(found: pd.DataFrame, rare: dict[tuple[str, int], int], shares: dict[str, float]) -> str:
+    """Write the mean gain by dataset and number of rows, in brackets where the test rows are too few to say."""
+    sizes = sorted(set(found.index.get_level_values("rows")))
+    means = found["gain"].groupby(level=["dataset", "rows"]).mean()
+    lines = []
+    for dataset in sorted(shares, key=shares.__getitem__):
+        shown = [f"{means[dataset, rows]:+.1%}" if (dataset, rows) in means.index else "" for rows in sizes]
+        few = [rare.get((dataset, rows), FEW) < FEW for rows in sizes]
+        lines.append([dataset, *(f"({text})" if too_few else text for text, too_few in zip(shown, few, strict=True))])
+    enough = means[[rare.get(place, FEW) >= FEW for place in means.index]].groupby(level="rows").mean()
+    lines.append(["**mean**", *(f"**{enough[rows]:+.1%}**" for rows in sizes)])
+    return markdown(["dataset", *(f"{rows:,} rows" for rows in sizes)], lines)
+
+
+def faith_table(records: Iterable[Record]) -> str:
+    """Write how faithful the surrogates were at the end of training, by metric."""
+    rows = [
+        (r.metric, r.kept["faith"]["trust"], r.kept["faith"]["cosine"])
+        for r in records
+        if r.method == "sl-r" and r.setting.recipe == "default" and r.kept.get("faith")
+    ]
+    frame = pd.DataFrame(rows, columns=["metric", "trust", "cosine"]).astype({"trust": float, "cosine": float})
+    lines = []
+    for metric in METRICS:
+        own = frame[frame["metric"] == metric]
+        quantiles = [f"{own[name].median():.2f} ({own[name].quantile(0.1):.2f})" for name in ("trust", "cosine")]
+        lines.append([LABELS[metric], *quantiles, str(len(own))])
+    return markdown(["metric", "Spearman, median (10 %)", "cosine, median (10 %)", "runs"], lines)
