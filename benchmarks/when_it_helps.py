@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from collapse import NOISE
@@ -39,7 +38,7 @@ from when_tables import (
     spread,
     wrapped,
 )
-from win import BOOSTED, PUBLISHED, RESULTS, ROWS, certain, gains, losses, signed_rank, worse
+from win import BOOSTED, PUBLISHED, RESULTS, RIVAL, ROWS, certain, gains, losses, signed_rank, worse
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "when-it-helps.md"
@@ -78,10 +77,10 @@ def opening(found: pd.DataFrame) -> str:
 **Use it when your model is limited and your metric looks at the top of the ranking or at a threshold.** Linear models
 and small networks cannot be right everywhere; the metric tells them where to be right. **Do not expect much where
 cross-entropy already finds what the metric wants**: a large network on easy data, or a linear model to which the loss
-hardly matters{f" (under 1 % on {listed(nothing)})" if nothing else ""}. Mean loss saved here: {by_model}. You lose
-little but time by trying: the default trains cross-entropy beside the surrogate, and keeps it unless the surrogate's
-model wins on validation rows by more than a standard error. The worst mean over metrics here is {least:+.1%} ({data},
-{SAID[model]}).
+hardly matters{f" (under 1 % on {listed(nothing)})" if nothing else ""}. Mean loss saved here: {by_model}. By trying
+you lose time, and seldom more: the default trains cross-entropy beside the surrogate, and keeps it unless the
+surrogate's model wins on validation rows by more than a standard error. With few positives that can still be luck: the
+worst mean over metrics here is {least:+.1%} ({data}, {SAID[model]}).
 
 Measured on {datasets} datasets, {metrics} metrics and {models} models, against **cross-entropy + exact threshold** with
 the same network, splits, steps, restarts and choice of checkpoint; {len(found)} cells of dataset, metric and model
@@ -102,8 +101,15 @@ def summary(frame: pd.DataFrame, records: Sequence[Record]) -> str:
     bound = in_hindsight(frame)
     possible = bound[bound.index.isin(limited.index)]
     bad, (surely, surely_not) = worse(found), certain(found)
-    which = ", ".join(f"{d}/{LABELS[m]}/{SAID[k]} {bad.loc[(d, m, k), 'gain']:+.1%}" for d, m, k in bad.index)
-    kept = [r.kept["verdict"]["followed"] for r in records if r.method == "sl-r" and r.setting.recipe == "default"]
+    which = f" ({_cells(bad)})" if len(bad) else ""
+    lost = found[found["gain"] < 0].nsmallest(3, "gain")
+    followed = {
+        (r.dataset, r.metric, r.setting.model, r.seed)
+        for r in records
+        if r.method == "sl-r" and r.setting.recipe == "default" and r.kept["verdict"]["followed"]
+    }
+    both = frame[["sl-r", RIVAL]].dropna()
+    moved = both[both.index.isin(followed)]
     best = found["gain"].groupby(level=["dataset", "model"]).mean().sort_values(ascending=False).head(6)
     most = ", ".join(f"{dataset} ({SAID[model]}) {gain:+.0%}" for (dataset, model), gain in best.items())
     return f"""- Mean loss saved: **{found["gain"].mean():+.1%}** (Wilcoxon over cells, p =
@@ -113,24 +119,27 @@ datasets alone p = {over_datasets:.2g}{unsettled}).
 {limited["gain"].mean():+.1%}. How much could be had? The best of all {spelt(len(hand_made(frame)))} hand-made losses,
 chosen for every cell in hindsight by its test loss over the seeds that all have, saves {possible.mean():+.1%} there,
 and less than 2 % in {(possible < 0.02).mean():.0%} of these cells: there, little is to be had from any loss.
-- Worse by more than one standard error over seeds: {len(bad)} of {len(found)} cells{f" ({which})" if which else ""}.
+- Worse by more than one standard error over seeds: {len(bad)} of {len(found)} cells{which}; where a single
+seed differs, the mean is off by exactly one, and is not counted. The largest losses: {_cells(lost) or "none"}.
 - Cells that are surely better by a paired t test over seeds with Holm's correction over all cells: {surely}; surely
 worse: {surely_not}.
-- The guard kept the surrogate's model in {np.mean(kept):.0%} of the runs, cross-entropy's in the others.
+- The guard kept the surrogate's model in {len(moved) / len(both):.0%} of the runs, cross-entropy's in the others. Where
+it did, the test loss is lower than cross-entropy's in {(moved["sl-r"] < moved[RIVAL]).mean():.0%} of the runs and
+higher in {(moved["sl-r"] > moved[RIVAL]).mean():.0%}.
 - Most is gained on {most}."""
+
+
+def _cells(found: pd.DataFrame) -> str:
+    """Return cells by name, each with what it gains."""
+    return ", ".join(f"{d}/{LABELS[m]}/{SAID[k]} {gain:+.1%}" for (d, m, k), gain in found["gain"].items())
 
 
 def size_part(found: pd.DataFrame, rare: dict[tuple[str, int], int], shares: dict[str, float]) -> str:
     """Say what the number of rows does, and where rows are too few to say."""
-    few = [
-        f"{dataset} at {rows:,}"
-        for dataset, rows in sorted(rare)
-        if rare[dataset, rows] < FEW and (rows, dataset) in found.droplevel(["metric", "model"]).index
-    ]
     left_out = (
-        f" In brackets, and in neither mean nor picture: fewer than {spelt(FEW)} test rows of the rarer class"
-        f" ({listed(few)} rows), where a loss is mostly luck."
-        if few
+        f" In brackets, and in neither mean nor picture: fewer than {spelt(FEW)} test rows of the rarer class, where a"
+        " loss is mostly luck."
+        if any(rare[dataset, rows] < FEW for rows, dataset, *_ in found.index)
         else ""
     )
     return f"""The linear model on fewer rows, drawn by the seed, classes in proportion; a dataset that has fewer than

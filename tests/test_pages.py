@@ -164,7 +164,6 @@ def test_gains_by_size_are_paired_within_a_size_and_few_rows_stay_out_of_the_mea
     rare = when.rare_rows([*when.read_records(folders[2_000]), *when.read_records(folders[win.ROWS])])
     text = " ".join(when.size_part(found, rare, {"a9a": 0.25, "susy": 0.25}).split())
     assert "2 seeds. In brackets, and in neither mean nor picture: fewer than ten test rows" in text
-    assert "(a9a at 2,000 and a9a at 60,000 rows)" in text
     assert "| a9a | (+50.0%) | (+50.0%) | | susy | +97.5% | +25.0% | | **mean** | **+97.5%** | **+25.0%** |" in text
 
 
@@ -191,3 +190,20 @@ def test_paragraphs_are_broken_into_lines_and_tables_are_not(when: ModuleType) -
     assert max(len(line) for line in lines if line != row) <= 120
     assert [line[:2] for line in lines if "word" in line] == ["wo"] * 3 + ["- ", "  ", "  "] * 2
     assert "\n".join(lines).count("\n\n\n") == 0
+
+
+def test_the_summary_counts_runs_that_were_kept_and_names_the_largest_losses(
+    tmp_path: Path, win: ModuleType, when: ModuleType
+) -> None:
+    losses = every_metric(win, 5)
+    losses["sl-r"] = 0.2  # cross-entropy's own model, but for two runs
+    losses.loc[("a9a", "f1", "linear", 0), "sl-r"] = 0.1
+    losses.loc[("susy", "auc", "small", 3), "sl-r"] = 0.4
+    for (dataset, metric, model, seed), loss in losses["sl-r"].items():
+        verdict = {"followed": loss != 0.2, "gain": 0.0, "error": None}
+        add(Store(tmp_path / "runs.jsonl"), run(dataset, metric, "sl-r", seed, model=model), loss, verdict=verdict)
+    text = " ".join(when.summary(losses, when.read_records(tmp_path)).split())
+    assert "kept the surrogate's model in 1% of the runs" in text
+    assert "lower than cross-entropy's in 50% of the runs and higher in 50%." in text
+    assert "seeds: 0 of 32 cells; where" in text
+    assert "The largest losses: susy/AUC/30 units -20.0%." in text
