@@ -138,10 +138,11 @@ def test_data_needs_no_torch() -> None:
 def test_metrics_lists_every_metric_with_its_explanation() -> None:
     done = CliRunner().invoke(app, ["metrics"])
     assert done.exit_code == 0
-    for metric in builtin_metrics():
+    for metric in builtin_metrics(None):
         line = next(line for line in done.stdout.splitlines() if line.startswith(f"{metric.name} "))
         assert f"{metric.label}, {'higher' if metric.higher_is_better else 'lower'} is better" in line
         assert ("threshold" in line) == metric.thresholded
+        assert line.endswith(f"of {metric.task.name}") == (metric.task.name != "binary")
         assert metric.explanation in done.stdout
     assert all(f"{alias} = {name}" in done.stdout for alias, name in ALIASES.items())
 

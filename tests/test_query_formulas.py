@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, ndcg_score
 
 from metricgrad.formulas import Function
-from metricgrad.query_formulas import err_loss, gains, map_loss, mrr_loss, ndcg_loss, telling
+from metricgrad.query_formulas import err_loss, gains, map_loss, mrr_loss, ndcg_loss
 
 LOSSES: dict[str, Function] = {
     "ndcg": ndcg_loss,
@@ -220,12 +220,3 @@ def test_err_takes_no_grade_above_the_largest_allowed() -> None:
     with pytest.raises(ValueError, match="targets: expected grades of at most 4, got 5"):
         err_loss(torch.zeros(2), torch.tensor([0, 5]), None)
     assert float(err_loss(torch.tensor([1.0, 0]), torch.tensor([5, 9]), torch.tensor([1.0, 0]), 5)) == 1 / 32
-
-
-def test_a_query_tells_something_if_its_documents_differ_in_grade() -> None:
-    grades = torch.tensor([[0, 0, 0], [2, 2, 2], [0, 0, 1], [1, 2, 2], [0, 0, 1]])
-    weights = torch.tensor([[1, 1, 1], [1, 1, 1], [1, 1, 1], [0.5, 2, 0], [1, 1, 0]])
-    assert telling(grades).tolist() == [False, False, True, True, True]
-    assert telling(grades, weights).tolist() == [False, False, True, True, False]
-    assert telling(grades, torch.zeros(5, 3)).tolist() == [False] * 5
-    assert telling(torch.zeros(2, 0)).tolist() == [False, False]

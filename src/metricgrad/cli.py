@@ -197,11 +197,13 @@ def _notes(row: TableRow) -> list[str]:
 def metrics() -> None:
     """List every metric: how people know it, which way is better, whether a threshold matters, what it says."""
     from metricgrad.metrics import ALIASES, FAMILIES, builtin_metrics
+    from metricgrad.tasks import BINARY
 
-    for metric in builtin_metrics():
+    for metric in builtin_metrics(None):
         better = "higher is better" if metric.higher_is_better else "lower is better"
         threshold = "; the threshold matters" if metric.thresholded else ""
-        typer.echo(f"{metric.name:<26}{metric.label}, {better}{threshold}\n    {metric.explanation}")
+        task = "" if metric.task == BINARY else f"; of {metric.task.name}"
+        typer.echo(f"{metric.name:<26}{metric.label}, {better}{threshold}{task}\n    {metric.explanation}")
     typer.echo(f"\nOther names: {', '.join(f'{alias} = {name}' for alias, name in ALIASES.items())}.")
     typer.echo(f"{', '.join(FAMILIES)} take any other number: f_beta(0.5).")
     typer.echo("Where the threshold matters, best_f1 and the like cut each set at its own best threshold.")

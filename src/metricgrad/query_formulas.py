@@ -7,8 +7,8 @@ that a document is there, for a document is shown once however much its row may 
 Documents of equal score are shown in random order, and a query loses what it does on average over these orders
 (McSherry and Najork 2008); for NDCG that is what scikit-learn does too. A query without a relevant document cannot be
 served well or badly: it loses 0. Neither can one whose documents all have one grade, though it may lose something.
-`telling` says which queries are neither, and only these belong into a mean over queries. (scikit-learn counts a query
-without relevant documents as the worst, LightGBM as the best; both move a mean by what no model can change.)
+`RANKING.telling` says which queries are neither, and only these belong into a mean over queries. (scikit-learn counts a
+query without relevant documents as the worst, LightGBM as the best; both move a mean by what no model can change.)
 """
 
 from __future__ import annotations
@@ -68,15 +68,6 @@ def err_loss(scores: Tensor, targets: Tensor, weights: Tensor | None, max_grade:
     earlier = before(after).masked_fill(shown.turn == 1, 1)
     reciprocal = (reached * (earlier - after) / shown.rank).sum(-1)
     return torch.where((shown.grades > 0).any(-1), 1 - reciprocal.clamp(0, 1), 0.0)
-
-
-def telling(targets: Tensor, weights: Tensor | None = None) -> Tensor:
-    """Say of every query whether its documents differ in grade, so that order matters: `(..., n)` -> `(...)`."""
-    present = torch.ones_like(targets, dtype=torch.bool) if weights is None else weights > 0
-    if not targets.shape[-1]:
-        return present.any(-1)
-    grades = targets.to(counting_dtype(targets))
-    return grades.masked_fill(~present, -1).amax(-1) > grades.masked_fill(~present, math.inf).amin(-1)
 
 
 # ---- what they share -----------------------------------------------------------------------------------------------

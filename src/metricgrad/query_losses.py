@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from metricgrad.formulas import ratio
-from metricgrad.query_formulas import discounts, gains, telling
+from metricgrad.query_formulas import discounts, gains
+from metricgrad.tasks import RANKING
 
 
 class RankNet(nn.Module):
@@ -31,7 +32,7 @@ class RankNet(nn.Module):
         scores, grades, present = _documents(scores, targets, weights)
         pairs = _better(grades, present)
         loss = ratio(_pair_losses(scores, pairs).sum((-1, -2)), pairs.sum((-1, -2)))
-        return _query_mean(loss, targets, weights)
+        return _query_mean(loss, grades, present)
 
 
 class ListNet(nn.Module):
@@ -44,7 +45,7 @@ class ListNet(nn.Module):
         share = ratio(gain, gain.sum(-1, keepdim=True)).to(scores)
         # The lowest number instead of minus infinity: a query without documents has a softmax all the same.
         chances = scores.masked_fill(~present, torch.finfo(scores.dtype).min).log_softmax(-1)
-        return _query_mean(-(share * chances.masked_fill(share == 0, 0)).sum(-1), targets, weights)
+        return _query_mean(-(share * chances.masked_fill(share == 0, 0)).sum(-1), grades, present)
 
 
 class LambdaRank(nn.Module):
@@ -67,7 +68,7 @@ class LambdaRank(nn.Module):
         scores, grades, present = _documents(scores, targets, weights)
         swaps = swap_changes(scores.detach(), grades, present, self.k).to(scores)
         pairs = _better(grades, present) & (swaps > 0)
-        return _query_mean((swaps * _pair_losses(scores, pairs)).sum((-1, -2)), targets, weights)
+        return _query_mean((swaps * _pair_losses(scores, pairs)).sum((-1, -2)), grades, present)
 
 
 def swap_changes(scores: Tensor, grades: Tensor, present: Tensor, k: int | None = None) -> Tensor:
@@ -101,8 +102,8 @@ def _pair_losses(scores: Tensor, pairs: Tensor) -> Tensor:
     return F.softplus(scores.unsqueeze(-2) - scores.unsqueeze(-1)).masked_fill(~pairs, 0)
 
 
-def _query_mean(loss: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:
-    told = telling(targets, weights).to(loss)
+def _query_mean(loss: Tensor, grades: Tensor, present: Tensor) -> Tensor:
+    told = RANKING.telling(grades, present).to(loss)
     return (loss * told).sum() / told.sum().clamp(min=1)
 
 
