@@ -19,10 +19,10 @@ from typing import Any
 import pandas as pd
 import torch
 
-from metricgrad.estimator import make_loss
 from metricgrad.experiments import prepared
 from metricgrad.fleet import Member, train_fleet
 from metricgrad.guard import Rows
+from metricgrad.metric_estimator import make_loss
 from metricgrad.metrics import get_metric
 from metricgrad.model import build_model
 from metricgrad.recipe import get_recipe

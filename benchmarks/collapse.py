@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from metricgrad.estimator import make_loss
 from metricgrad.guard import Guard, Rows, scores_of
+from metricgrad.metric_estimator import make_loss
 from metricgrad.metrics import builtin_metrics, get_metric
 from metricgrad.model import build_model
 from metricgrad.progress import work_bar

@@ -14,9 +14,9 @@ import torch
 
 from metricgrad import get_metric
 from metricgrad.draws import Draws
-from metricgrad.estimator import make_loss
 from metricgrad.fleet import Member, train_fleet
 from metricgrad.guard import Rows
+from metricgrad.metric_estimator import make_loss
 from metricgrad.model import build_model
 from metricgrad.recipe import RECIPES
 from metricgrad.trainer import train

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from metricgrad.estimator import make_loss
 from metricgrad.experiments import prepared
 from metricgrad.figures import FIGURE1, FIGURE3, Figure2, Figure3, figure1, figure2, figure3, save_arrays
 from metricgrad.guard import Guard
+from metricgrad.metric_estimator import make_loss
 from metricgrad.metrics import get_metric
 from metricgrad.model import build_model
 from metricgrad.recipe import Recipe

@@ -11,10 +11,10 @@ from torch import nn
 
 from metricgrad import get_metric
 from metricgrad.baselines import CrossEntropy
-from metricgrad.estimator import make_loss
 from metricgrad.fleet import Member, can_sail, train_fleet
 from metricgrad.guard import Guard, Rows
 from metricgrad.loss import SurrogateLoss
+from metricgrad.metric_estimator import make_loss
 from metricgrad.model import MODELS, Scorer, build_model
 from metricgrad.recipe import RECIPES, Recipe
 from metricgrad.stacked import Models, side_by_side

@@ -16,9 +16,9 @@ from metricgrad.baselines import BASELINES
 from metricgrad.black_box import as_metric
 from metricgrad.columns import Schema, infer_columns
 from metricgrad.contest import Contest
-from metricgrad.estimator import DTYPES, METHODS, make_loss
 from metricgrad.grid import JobsFailed, run_grid
 from metricgrad.leaks import leaking
+from metricgrad.metric_estimator import DTYPES, METHODS, make_loss
 from metricgrad.progress import work_bar
 from metricgrad.recipe import Recipe, get_recipe
 from metricgrad.table_classifier import as_frame

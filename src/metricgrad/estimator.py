@@ -2,54 +2,47 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
 from copy import deepcopy
-from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state
+from numpy.typing import ArrayLike
+from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
-from torch import nn
 
 from metricgrad.baselines import BASELINES, TUNED
 from metricgrad.black_box import as_metric
-from metricgrad.cards import card, small_line
-from metricgrad.guard import Guard, Rows, Verdict
-from metricgrad.loss import SurrogateLoss
+from metricgrad.guard import Rows
+from metricgrad.metric_estimator import (
+    DTYPES,
+    METHODS,
+    Array,
+    MetricEstimator,
+    Trained,
+    check_fit,
+    is_finite,
+    make_loss,
+    scores_in_double,
+    seed_of,
+)
 from metricgrad.metrics import Metric
 from metricgrad.model import Scorer, build_model
-from metricgrad.progress import shown_rounds, work_bar
+from metricgrad.progress import work_bar
 from metricgrad.recipe import Recipe, get_recipe
 from metricgrad.splits import Split, folds, split, split_at
-from metricgrad.table import Table, centre_and_scale, checked_weights, chunks, merged, scaled
+from metricgrad.table import Table, checked_weights, merged, scaled
 from metricgrad.threshold import best_threshold
-from metricgrad.trainer import Round, train
-from metricgrad.universal import Progress
+from metricgrad.trainer import Round
 
-METHODS = ("sl-r", "sl-s", "sl-u")
 FOLDS = 5
-DTYPES = (np.float64, np.float32)
-Array = NDArray[Any]
 
 
-class _Trained(NamedTuple):
-    """A trained network, what every round did, whether it was stopped, and which model was kept."""
-
-    network: Scorer
-    history: list[Round]
-    interrupted: bool
-    verdict: Verdict | None
-
-
-class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
     """Binary classifier trained directly for a metric, by a surrogate of it that is learned along the way.
 
     Parameters
@@ -111,7 +104,6 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     True
     """
 
-    network_: Scorer
     classes_: Array
 
     def __init__(
@@ -167,7 +159,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         metric, recipe = as_metric(self.metric), get_recipe(self.recipe)
         self._check_arguments()
-        seed = _seed(self.random_state)
+        seed = seed_of(self.random_state)
         start = self.network_ if self.warm_start and hasattr(self, "network_") else None
         table = self._table(X, y, sample_weight, metric, going_on=start is not None, merge=validation is None)
         parts = self._parts(table.targets, validation, seed)
@@ -179,23 +171,14 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.network_, self.history_, self.interrupted_, self.verdict_ = trained
             kept = table.rows(parts.validation)
             self.threshold_ = self._choose_threshold(table, kept, metric, recipe, seed)
-        shifted = _scores(self.network_, kept.x) - self.threshold_
+        shifted = scores_in_double(self.network_, kept.x) - self.threshold_
         self.validation_loss_ = float(metric(shifted, kept.y, kept.w))
         return self
 
     def _check_arguments(self) -> None:
-        if self.callback is not None and not callable(self.callback):
-            raise TypeError(f"callback: expected a function of a Round or None, got {self.callback!r}")
-        if self.method not in (*METHODS, *BASELINES):
-            raise ValueError(f"method: expected one of {', '.join((*METHODS, *BASELINES))}, got {self.method!r}")
-        if self.threshold not in ("validation", "cv") and not _is_finite(self.threshold):
+        self._check_training((*METHODS, *BASELINES))
+        if self.threshold not in ("validation", "cv") and not is_finite(self.threshold):
             raise ValueError(f"threshold: expected 'validation', 'cv' or a finite number, got {self.threshold!r}")
-        if not (_is_finite(self.validation_fraction) and 0 < self.validation_fraction < 1):
-            raise ValueError(
-                f"validation_fraction: expected a number between 0 and 1, got {self.validation_fraction!r}"
-            )
-        if self.time_limit is not None and not (_is_finite(self.time_limit) and self.time_limit > 0):
-            raise ValueError(f"time_limit: expected a positive number of seconds or None, got {self.time_limit!r}")
 
     def _parts(self, targets: Array, validation: ArrayLike | None, seed: int) -> Split:
         """Split the rows where the user says, or else by chance."""
@@ -227,9 +210,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if len(np.unique(heavy)) < 2:
             raise ValueError("sample_weight: expected a positive weight in both classes, got one class of zeros")
         if not going_on:
-            self.centre_, self.scale_ = np.zeros(X.shape[1]), np.ones(X.shape[1])
-            if get_recipe(self.recipe).standardise if self.standardise is None else self.standardise:
-                self.centre_, self.scale_ = centre_and_scale(X, weights)
+            self._learn_scale(X, weights)
         return Table(scaled(X, self.centre_, self.scale_), targets, weights)
 
     def _checked_table(self, X: Any, y: ArrayLike, going_on: bool) -> tuple[Any, Array]:
@@ -255,47 +236,24 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         recipe: Recipe,
         seed: int,
         start: Scorer | None = None,
-    ) -> _Trained:
+    ) -> Trained:
         """Train a network; for a baseline with a setting, one for each, and the best on validation rows is kept."""
         network = build_model(self.model, table.x.shape[1], seed) if start is None else deepcopy(start).float()
         rows, kept = table.rows(training), table.rows(validation)
-        _check_fit(network, rows.x[:2])
+        check_fit(network, rows.x[:2])
         if self.method not in TUNED:
             torch.manual_seed(seed)
             with work_bar() if self.verbose else nullcontext() as report:
                 loss = make_loss(self.method, metric, recipe, report)
             return self._follow(loss, network, rows, kept, metric, recipe, seed)
-        runs: list[_Trained] = []
+        runs: list[Trained] = []
         for make in TUNED[self.method]:
             runs.append(self._follow(make(), deepcopy(network), rows, kept, metric, recipe, seed))
             if runs[-1].interrupted:
                 break
         judge = metric if recipe.form == "zero" else metric.best
-        best = min(runs, key=lambda run: float(judge(_scores(run.network, kept.x), kept.y, kept.w)))
+        best = min(runs, key=lambda run: float(judge(scores_in_double(run.network, kept.x), kept.y, kept.w)))
         return best._replace(interrupted=runs[-1].interrupted)
-
-    def _follow(
-        self, loss: nn.Module, network: Scorer, rows: Rows, kept: Rows, metric: Metric, recipe: Recipe, seed: int
-    ) -> _Trained:
-        torch.manual_seed(seed)  # dropout must not depend on the loss: every method starts from the same warm-up
-        guard = Guard(kept, metric, recipe)
-        rounds = train(network, loss, rows, recipe, guard=guard, seed=seed)
-        history: list[Round] = []
-        interrupted = False
-        try:
-            for done in shown_rounds(rounds, metric) if self.verbose else rounds:
-                history.append(done)
-                if self.callback is not None:
-                    self.callback(done)
-                if self.time_limit is not None and done.seconds >= self.time_limit:
-                    interrupted = done.number < done.of or done.phase != "rounds"
-                    break
-        except KeyboardInterrupt:
-            interrupted = True
-            warnings.warn("fit: stopped by the user; the best model so far is kept", stacklevel=4)
-        rounds.close()
-        # In double, a row scores the same whatever rows lie beside it; a module of the user's stays as it is.
-        return _Trained(network.double() if network.name else network, history, interrupted, guard.verdict)
 
     def _choose_threshold(self, table: Table, kept: Rows, metric: Metric, recipe: Recipe, seed: int) -> float:
         if not isinstance(self.threshold, str):
@@ -306,7 +264,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             found = self._cross_validated(table, metric, recipe, seed)
             if found is not None:
                 return found
-        return best_threshold(metric, _scores(self.network_, kept.x), kept.y, kept.w)
+        return best_threshold(metric, scores_in_double(self.network_, kept.x), kept.y, kept.w)
 
     def _cross_validated(self, table: Table, metric: Metric, recipe: Recipe, seed: int) -> float | None:
         """Choose the threshold on rows no model has seen: standardised scores of five models, each on its own fold.
@@ -320,12 +278,12 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             network, _, self.interrupted_, _ = self._train(table, *parts, metric, recipe, seed)
             if self.interrupted_:
                 return None
-            unseen = _scores(network, table.rows(held_out).x)
+            unseen = scores_in_double(network, table.rows(held_out).x)
             scores.append((unseen - unseen.mean()) / unseen.std(correction=0).clamp(min=1e-12))
             order.append(held_out)
         pooled = table.rows(np.concatenate(order))
         cut = best_threshold(metric, torch.cat(scores), pooled.y, pooled.w)
-        own = _scores(self.network_, torch.as_tensor(table.x))
+        own = scores_in_double(self.network_, torch.as_tensor(table.x))
         return float(own.mean() + cut * own.std(correction=0))
 
     # ---- using -----------------------------------------------------------------------------------------------------
@@ -333,12 +291,7 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def decision_function(self, X: Any) -> Array:
         """Return scores, shifted so that the threshold is zero: `(rows,)`."""
         check_is_fitted(self, "threshold_")
-        X = validate_data(self, X, accept_sparse="csr", dtype=DTYPES, reset=False)
-        scores = [
-            _scores(self.network_, torch.from_numpy(scaled(X[rows], self.centre_, self.scale_)))
-            for rows in chunks(X.shape[0])
-        ]
-        return np.asarray(torch.cat(scores).numpy() - self.threshold_)
+        return np.asarray(self._raw_scores(X).numpy() - self.threshold_)
 
     def predict(self, X: Any) -> Array:
         """Return labels: the second class where the decision function is at least zero."""
@@ -359,32 +312,8 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     # ---- being shown and kept --------------------------------------------------------------------------------------
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "callback": None}
-
-    def _repr_html_inner(self) -> str:
-        return str(super()._repr_html_inner()) + self._card()
-
-    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
-        shown: dict[str, str] = super()._repr_mimebundle_(**kwargs)
-        return {kind: text + self._card() if kind == "text/html" else text for kind, text in shown.items()}
-
-    def _card(self) -> str:
-        """Return what fitting found, for notebooks; nothing before it."""
-        if not hasattr(self, "validation_loss_"):
-            return ""
-        metric = as_metric(self.metric)
-        checked = [done for done in self.history_ if math.isfinite(done.validation)]
-        kept = min(checked, key=lambda done: done.validation, default=None)
-        facts = {"method": self.method, "threshold": f"{self.threshold_:.4g}"}
-        if kept is not None:
-            facts["checkpoint kept"] = f"step {kept.steps:,} of {self.history_[-1].steps:,} ({kept.phase})"
-        if self.interrupted_:
-            facts["training"] = "stopped before its end"
-        points = [(done.steps, metric.value(done.validation)) for done in checked]
-        dot = None if kept is None else (kept.steps, metric.value(kept.validation))
-        drawn = small_line(points, dot, f"{metric.label} on validation rows while training")
-        return card(f"{metric.shown(self.validation_loss_)} on validation rows", facts, drawn)
+    def _facts(self) -> dict[str, str]:
+        return {"method": self.method, "threshold": f"{self.threshold_:.4g}"}
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -393,58 +322,9 @@ class MetricClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def make_loss(method: str, metric: Metric, recipe: Recipe, progress: Progress | None = None) -> nn.Module:
-    """Build the loss of a method: a baseline, or a surrogate that starts and learns as the paper's modes do."""
-    if method in BASELINES:
-        return BASELINES[method]()
-    return SurrogateLoss(
-        metric,
-        "scratch" if method == "sl-s" else "universal",
-        frozen=method == "sl-u",
-        form=recipe.form,
-        construction=None if recipe.construction == "default" else recipe.construction,
-        learning_rate=recipe.surrogate_rate,
-        clip=recipe.clip,
-        relational=recipe.relational,
-        progress=progress,
-    )
-
-
-@torch.no_grad()
-def _scores(network: nn.Module, x: torch.Tensor) -> torch.Tensor:
-    """Score rows in evaluation mode and in the precision of the network; in double whatever that is."""
-    network.eval()
-    dtype = next(network.parameters()).dtype
-    return torch.cat([network(x[rows].to(dtype)).double() for rows in chunks(len(x))])
-
-
-def _check_fit(network: Scorer, x: torch.Tensor) -> None:
-    """Raise an error that names the model if it cannot score two rows of the table."""
-    try:
-        network.eval()(x)
-    except RuntimeError as error:
-        raise ValueError(
-            f"model: expected a module that scores {x.shape[1]} features in single precision, got {error}"
-        ) from error
-
-
 def _check_folds(targets: Array) -> None:
     sizes = np.bincount(targets)
     if sizes.min() < 2 or sizes.sum() < FOLDS:
         raise ValueError(
             f"threshold: expected at least 2 rows of each class and {FOLDS} in all for 'cv', got {sizes.tolist()}"
         )
-
-
-def _seed(random_state: Any) -> int:
-    if random_state is None:
-        return 0
-    if isinstance(random_state, Integral):
-        if random_state < 0:
-            raise ValueError(f"random_state: expected zero or more, got {random_state}")
-        return int(random_state)
-    return int(check_random_state(random_state).randint(2**31 - 1))
-
-
-def _is_finite(value: Any) -> bool:
-    return isinstance(value, Real) and value is not True and value is not False and math.isfinite(value)

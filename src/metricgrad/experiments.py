@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from metricgrad.baselines import BASELINES, TUNED, CostSensitive
 from metricgrad.datasets import Dataset, load
-from metricgrad.estimator import METHODS, make_loss
 from metricgrad.fleet import Member, Trained, train_each
 from metricgrad.guard import Rows, Verdict, exact_scores
+from metricgrad.metric_estimator import METHODS, make_loss
 from metricgrad.metrics import Metric, get_metric
 from metricgrad.model import build_model
 from metricgrad.paper import LOSSES, MODES, RIVALS

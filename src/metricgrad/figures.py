@@ -12,10 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from metricgrad.estimator import make_loss
 from metricgrad.experiments import Parts, prepared
 from metricgrad.guard import Guard
 from metricgrad.loss import SurrogateLoss
+from metricgrad.metric_estimator import make_loss
 from metricgrad.metrics import Metric, get_metric
 from metricgrad.model import build_model
 from metricgrad.protocols import get_protocol

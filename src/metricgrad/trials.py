@@ -18,10 +18,10 @@ from metricgrad.baselines import TUNED
 from metricgrad.columns import Schema
 from metricgrad.diagnosis import Diagnosis, diagnose
 from metricgrad.draws import Draws
-from metricgrad.estimator import make_loss
 from metricgrad.fleet import Member, train_each
 from metricgrad.guard import Rows, exact_scores
 from metricgrad.loss import SurrogateLoss
+from metricgrad.metric_estimator import make_loss
 from metricgrad.metrics import Metric
 from metricgrad.model import Scorer, build_model
 from metricgrad.preparation import Preparation

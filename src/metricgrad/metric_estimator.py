@@ -1,0 +1,195 @@
+"""What estimators trained for a metric share: checks, scaling, seeds, following a loss by rounds, and a card."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from numbers import Integral, Real
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import validate_data
+from torch import nn
+
+from metricgrad.baselines import BASELINES
+from metricgrad.black_box import as_metric
+from metricgrad.cards import card, small_line
+from metricgrad.guard import Guard, Rows, Verdict
+from metricgrad.loss import SurrogateLoss
+from metricgrad.metrics import Metric
+from metricgrad.model import Scorer
+from metricgrad.progress import shown_rounds
+from metricgrad.query_losses import QUERY_LOSSES
+from metricgrad.recipe import Recipe, get_recipe
+from metricgrad.table import centre_and_scale, chunks, scaled
+from metricgrad.trainer import Round, train
+from metricgrad.universal import Progress
+
+METHODS = ("sl-r", "sl-s", "sl-u")
+DTYPES = (np.float64, np.float32)
+Array = NDArray[Any]
+
+
+class Trained(NamedTuple):
+    """A trained network, what every round did, whether it was stopped, and which model was kept."""
+
+    network: Scorer
+    history: list[Round]
+    interrupted: bool
+    verdict: Verdict | None
+
+
+class MetricEstimator(BaseEstimator):  # type: ignore[misc]
+    """An estimator trained for a metric; its subclasses say what a table is, and what is predicted."""
+
+    metric: Any
+    method: str
+    recipe: Recipe | str
+    validation_fraction: float
+    standardise: bool | None
+    verbose: bool
+    callback: Callable[[Round], object] | None
+    time_limit: float | None
+    network_: Scorer
+    history_: list[Round]
+    interrupted_: bool
+    validation_loss_: float
+    centre_: Array
+    scale_: Array
+
+    def _check_training(self, methods: tuple[str, ...]) -> None:
+        if self.callback is not None and not callable(self.callback):
+            raise TypeError(f"callback: expected a function of a Round or None, got {self.callback!r}")
+        if self.method not in methods:
+            raise ValueError(f"method: expected one of {', '.join(methods)}, got {self.method!r}")
+        if not (is_finite(self.validation_fraction) and 0 < self.validation_fraction < 1):
+            raise ValueError(
+                f"validation_fraction: expected a number between 0 and 1, got {self.validation_fraction!r}"
+            )
+        if self.time_limit is not None and not (is_finite(self.time_limit) and self.time_limit > 0):
+            raise ValueError(f"time_limit: expected a positive number of seconds or None, got {self.time_limit!r}")
+
+    def _learn_scale(self, X: Any, weights: Array | None) -> None:
+        """Learn centre and scale of every feature, if the recipe or the user says so."""
+        self.centre_, self.scale_ = np.zeros(X.shape[1]), np.ones(X.shape[1])
+        if get_recipe(self.recipe).standardise if self.standardise is None else self.standardise:
+            self.centre_, self.scale_ = centre_and_scale(X, weights)
+
+    def _follow(
+        self, loss: nn.Module, network: Scorer, rows: Rows, kept: Rows, metric: Metric, recipe: Recipe, seed: int
+    ) -> Trained:
+        """Train a network by rounds, until the end, the time limit or Ctrl-C."""
+        torch.manual_seed(seed)  # dropout must not depend on the loss: every method starts from the same warm-up
+        guard = Guard(kept, metric, recipe)
+        rounds = train(network, loss, rows, recipe, guard=guard, seed=seed)
+        history: list[Round] = []
+        interrupted = False
+        try:
+            for done in shown_rounds(rounds, metric) if self.verbose else rounds:
+                history.append(done)
+                if self.callback is not None:
+                    self.callback(done)
+                if self.time_limit is not None and done.seconds >= self.time_limit:
+                    interrupted = done.number < done.of or done.phase != "rounds"
+                    break
+        except KeyboardInterrupt:
+            interrupted = True
+            warnings.warn("fit: stopped by the user; the best model so far is kept", stacklevel=4)
+        rounds.close()
+        # In double, a row scores the same whatever rows lie beside it; a module of the user's stays as it is.
+        return Trained(network.double() if network.name else network, history, interrupted, guard.verdict)
+
+    def _raw_scores(self, X: Any) -> torch.Tensor:
+        """Return what the network says of rows, some at a time: `(rows,)`."""
+        X = validate_data(self, X, accept_sparse="csr", dtype=DTYPES, reset=False)
+        parts = (torch.from_numpy(scaled(X[rows], self.centre_, self.scale_)) for rows in chunks(X.shape[0]))
+        return torch.cat([scores_in_double(self.network_, part) for part in parts])
+
+    # ---- being shown and kept --------------------------------------------------------------------------------------
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "callback": None}
+
+    def _repr_html_inner(self) -> str:
+        return str(super()._repr_html_inner()) + self._card()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        shown: dict[str, str] = super()._repr_mimebundle_(**kwargs)
+        return {kind: text + self._card() if kind == "text/html" else text for kind, text in shown.items()}
+
+    def _facts(self) -> dict[str, str]:
+        """Return what the card says first."""
+        return {"method": self.method}
+
+    def _card(self) -> str:
+        """Return what fitting found, for notebooks; nothing before it."""
+        if not hasattr(self, "validation_loss_"):
+            return ""
+        metric, facts = as_metric(self.metric), self._facts()
+        checked = [done for done in self.history_ if math.isfinite(done.validation)]
+        kept = min(checked, key=lambda done: done.validation, default=None)
+        if kept is not None:
+            facts["checkpoint kept"] = f"step {kept.steps:,} of {self.history_[-1].steps:,} ({kept.phase})"
+        if self.interrupted_:
+            facts["training"] = "stopped before its end"
+        points = [(done.steps, metric.value(done.validation)) for done in checked]
+        dot = None if kept is None else (kept.steps, metric.value(kept.validation))
+        drawn = small_line(points, dot, f"{metric.label} on validation rows while training")
+        return card(f"{metric.shown(self.validation_loss_)} on validation rows", facts, drawn)
+
+
+def make_loss(method: str, metric: Metric, recipe: Recipe, progress: Progress | None = None) -> nn.Module:
+    """Build the loss of a method: a baseline, or a surrogate that starts and learns as the paper's modes do."""
+    by_hand = {**BASELINES, **QUERY_LOSSES}
+    if method in by_hand:
+        return by_hand[method]()
+    return SurrogateLoss(
+        metric,
+        "scratch" if method == "sl-s" else "universal",
+        frozen=method == "sl-u",
+        form=recipe.form,
+        construction=None if recipe.construction == "default" else recipe.construction,
+        learning_rate=recipe.surrogate_rate,
+        clip=recipe.clip,
+        relational=recipe.relational,
+        progress=progress,
+    )
+
+
+@torch.no_grad()
+def scores_in_double(network: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """Score rows in evaluation mode and in the precision of the network; in double whatever that is."""
+    network.eval()
+    dtype = next(network.parameters()).dtype
+    return torch.cat([network(x[rows].to(dtype)).double() for rows in chunks(len(x))])
+
+
+def check_fit(network: Scorer, x: torch.Tensor) -> None:
+    """Raise an error that names the model if it cannot score two rows of the table."""
+    try:
+        network.eval()(x)
+    except RuntimeError as error:
+        raise ValueError(
+            f"model: expected a module that scores {x.shape[1]} features in single precision, got {error}"
+        ) from error
+
+
+def seed_of(random_state: Any) -> int:
+    """Return the seed in what scikit-learn calls a random state; None is 0."""
+    if random_state is None:
+        return 0
+    if isinstance(random_state, Integral):
+        if random_state < 0:
+            raise ValueError(f"random_state: expected zero or more, got {random_state}")
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def is_finite(value: Any) -> bool:
+    """Say whether a value is a finite number, and no truth value."""
+    return isinstance(value, Real) and value is not True and value is not False and math.isfinite(value)
