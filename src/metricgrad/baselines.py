@@ -37,7 +37,7 @@ class CrossEntropy(nn.Module):
     def forward(self, scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
         """Return the loss of all rows of all sets together."""
         loss = F.binary_cross_entropy_with_logits(scores, targets.to(scores.dtype), reduction="none")
-        return _row_mean(loss, weights)
+        return row_mean(loss, weights)
 
 
 class CostSensitive(nn.Module):
@@ -56,7 +56,7 @@ class CostSensitive(nn.Module):
     def forward(self, scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
         """Return the loss of all rows of all sets together."""
         cost = torch.where(targets == 1, self.weight, 1.0).to(scores.dtype)
-        return _row_mean(cost * F.softplus(-_margins(scores, targets)), weights)
+        return row_mean(cost * F.softplus(-_margins(scores, targets)), weights)
 
 
 class Focal(nn.Module):
@@ -71,7 +71,7 @@ class Focal(nn.Module):
     def forward(self, scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
         """Return the loss of all rows of all sets together."""
         wrong = -_margins(scores, targets)
-        return _row_mean(wrong.sigmoid() ** self.gamma * F.softplus(wrong), weights)
+        return row_mean(wrong.sigmoid() ** self.gamma * F.softplus(wrong), weights)
 
 
 class Balanced(nn.Module):
@@ -240,7 +240,8 @@ def _margins(scores: Tensor, targets: Tensor) -> Tensor:
     return torch.where(targets == 1, scores, -scores)
 
 
-def _row_mean(loss: Tensor, weights: Tensor | None) -> Tensor:
+def row_mean(loss: Tensor, weights: Tensor | None) -> Tensor:
+    """Return the weighted mean over the rows of all sets: `(..., n)` -> scalar."""
     return loss.mean() if weights is None else (loss * weights).sum() / weights.sum()
 
 

@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 from metricgrad.guard import Rows
+from metricgrad.probing import spread_of
 from metricgrad.recipe import Recipe
-from metricgrad.sampling import SetSampler
+from metricgrad.sampling import GroupSampler, Sampler, SetSampler
+from metricgrad.tasks import BINARY, Task
 
 TRUST_SETS = 32
 """Fresh sets on which a surrogate is compared with its metric."""
@@ -21,36 +23,48 @@ class Draws:
 
     Following, refining and measuring trust each draw from a stream of their own, so that every loss is followed on the
     very same sets, and refined on the very same ones. Weights restore the natural prevalence of stratified sets, so for
-    a metric that takes none rows come naturally.
+    a metric that takes none rows come naturally. Rows that come in sets of their own stay in them.
     """
 
-    def __init__(self, rows: Rows, recipe: Recipe, seed: int, weighted: bool) -> None:
-        self.rows = rows
-        self.whole = len(rows.y) <= recipe.set_size
+    def __init__(self, rows: Rows, recipe: Recipe, seed: int, weighted: bool, task: Task = BINARY) -> None:
+        self.rows, self.task = rows, task
+        self.whole = rows.members is None and len(rows.y) <= recipe.set_size
         natural = self.whole or (recipe.restore and not weighted)
-        share = None if natural else recipe.share_of(float(rows.y.float().mean()))
+        strata = None if natural else task.strata(rows.y)
+        shares = None if strata is None else self._shares(strata, recipe)
         size = max(min(recipe.set_size, len(rows.y)), 2)
-        self.streams: dict[str, SetSampler] = {}
+        self.streams: dict[str, Sampler] = {}
         for away, name in enumerate(("follow", "refine", "trust")):
             generator = torch.Generator().manual_seed(seed + away * 2**32)
-            self.streams[name] = SetSampler(rows.y, size, share, recipe.restore, rows.w, generator)
+            if rows.members is not None:
+                self.streams[name] = GroupSampler(rows.members, rows.w, generator)
+            else:
+                alike = torch.zeros(len(rows.y)) if strata is None else strata
+                self.streams[name] = SetSampler(alike, size, shares, recipe.restore, rows.w, generator)
 
-    def draw(self, steps: int, sets: int, stream: str = "follow") -> Iterator[Rows]:
-        """Yield the sets of each step: x `(sets, n, features)`, y and w `(sets, n)`."""
+    def _shares(self, strata: Tensor, recipe: Recipe) -> float | list[float] | None:
+        if self.task.outputs:
+            return recipe.shares_of((strata.bincount() / len(strata)).tolist())
+        return recipe.share_of(float(strata.float().mean()))
+
+    def draw(self, steps: int, sets: int, stream: str = "follow") -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Yield the sets of each step: x `(sets, n, features)`, y `(sets, n)` or `(sets, n, t)`, w `(sets, n)`."""
         if self.whole:
-            yield from repeat(Rows(self.rows.x.expand(sets, -1, -1), *self._labels(sets)), steps)
+            yield from repeat((self.rows.x.expand(sets, -1, -1), *self._labels(sets)), steps)
             return
         rows, weights = self.streams[stream].draw(steps * sets)
         for some, heavy in zip(rows.view(steps, sets, -1), weights.view(steps, sets, -1), strict=True):
-            yield Rows(self.rows.x[some], self.rows.y[some], heavy)
+            yield self.rows.x[some], self.rows.y[some], heavy
 
     def scored(
         self, score: Callable[[Tensor], Tensor], sets: int, noise: float, stream: str = "refine"
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return noisy scores `(..., sets, n)`, targets and weights `(sets, n)` of some sets; whole data once."""
         if self.whole:
-            scores = score(self.rows.x).unsqueeze(-2)
-            return self.noisy(scores.expand(*scores.shape[:-2], sets, -1), noise, stream), *self._labels(sets)
+            scores = score(self.rows.x)
+            axis = scores.ndim - self.task.axes
+            several = scores.unsqueeze(axis).expand(*scores.shape[:axis], sets, *scores.shape[axis:])
+            return self.noisy(several, noise, stream), *self._labels(sets)
         (x, y, w), *_ = self.draw(1, sets, stream)
         return self.noisy(score(x), noise, stream), y, w
 
@@ -70,9 +84,12 @@ class Draws:
         if not noise:
             return scores
         generator = self.streams[stream].generator
-        share = noise * torch.rand(scores.shape[-2], 1, generator=generator)
-        return scores + scores.std(-1, keepdim=True) * (share * torch.randn(scores.shape[-2:], generator=generator))
+        one_set = scores.shape[-self.task.axes :]
+        sets = scores.shape[-self.task.axes - 1]
+        share = noise * torch.rand(sets, *[1] * self.task.axes, generator=generator)
+        return scores + spread_of(scores, self.task) * (share * torch.randn(sets, *one_set, generator=generator))
 
     def _labels(self, sets: int) -> tuple[Tensor, Tensor]:
-        _, y, w = self.rows
-        return y.expand(sets, -1), (torch.ones_like(y) if w is None else w).expand(sets, -1)
+        y, w = self.rows.y, self.rows.w
+        w = torch.ones(len(y)) if w is None else w
+        return y.expand(sets, *y.shape), w.expand(sets, -1)

@@ -23,11 +23,34 @@ NAN = float("nan")
 
 
 class Rows(NamedTuple):
-    """Features `(rows, features)`, targets `(rows,)` and, if any, weights `(rows,)`."""
+    """Features `(rows, features)`, targets `(rows,)` or `(rows, t)` and, if any, weights `(rows,)`.
+
+    Where rows come in sets of their own, such as queries, `members` has the row indices of each: `(groups, size)`, -1
+    pads.
+    """
 
     x: Tensor
     y: Tensor
     w: Tensor | None = None
+    members: Tensor | None = None
+
+    def in_sets(self, scores: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return scores, targets and weights as a metric judges them: all rows as one set, or in their own sets."""
+        if self.members is None:
+            return scores, self.y, self.w
+        places, present = self.members.clamp(min=0), (self.members >= 0).to(scores.dtype)
+        return scores[places], self.y[places], present if self.w is None else present * self.w[places]
+
+
+def loss_of(metric: Metric, rows: Rows, scores: Tensor) -> float:
+    """Return the true loss of rows, the mean over their sets; sets that tell nothing do not count."""
+    scores, targets, weights = rows.in_sets(scores)
+    losses = metric(scores, targets, weights)
+    if rows.members is None:
+        return float(losses)
+    assert weights is not None
+    told = metric.task.telling(targets, weights)
+    return float(losses[told].mean()) if bool(told.any()) else 0.0
 
 
 @dataclass(frozen=True)
@@ -108,10 +131,9 @@ class Guard:
 
     def check(self, model: nn.Module, bold: bool, scores: Tensor | None = None) -> tuple[float, bool]:
         """Return the true loss of a model on the validation rows, and whether it is the least of all so far."""
-        x, y, w = self.validation
         if scores is None:
-            scores = scores_of(model, x)
-        now = float(self.metric(scores, y, w))
+            scores = scores_of(model, self.validation.x)
+        now = loss_of(self.metric, self.validation, scores)
         before = min(self.safe.least, self.bold.least)
         own = self.bold if bold else self.safe
         if now < own.least:
@@ -124,8 +146,9 @@ class Guard:
         if self.bold.scores is None or self.safe.scores is None:
             return Verdict(self.bold.scores is not None, NAN, error)
         if learned and self.margin and gain > 0:
-            _, y, w = self.validation
-            error = standard_error(self.metric, self.safe.scores, self.bold.scores, y, w)
+            first, y, w = self.validation.in_sets(self.safe.scores)
+            second, *_ = self.validation.in_sets(self.bold.scores)
+            error = standard_error(self.metric, first, second, y, w)
             return Verdict(gain > self.margin * error, gain, error)
         return Verdict(gain > 0, gain, error)
 
@@ -149,4 +172,5 @@ def exact_scores(model: nn.Module, x: Tensor) -> Tensor:
     """Score rows in double, where a row scores the same whatever rows lie beside it: `(..., features)` -> `(...)`."""
     model = deepcopy(model).double().eval()
     rows = x.reshape(-1, x.shape[-1])
-    return torch.cat([model(part.double()) for part in rows.split(CHUNK)]).view(x.shape[:-1])
+    scores = torch.cat([model(part.double()) for part in rows.split(CHUNK)])
+    return scores.view(*x.shape[:-1], *scores.shape[1:])

@@ -19,14 +19,14 @@ CHUNK = 2_048
 
 
 class Scorer(nn.Module):
-    """A model whose single output has no axis of its own: `(..., features)` -> `(...)`.
+    """A model whose single output has no axis of its own, `(..., features)` -> `(...)`, or several: -> `(..., c)`.
 
     One that is known by name is saved as that name and plain arrays, so that loading it runs no code of the file.
     """
 
-    def __init__(self, body: nn.Module, name: str | None = None, features: int = 0) -> None:
+    def __init__(self, body: nn.Module, name: str | None = None, features: int = 0, outputs: int | None = None) -> None:
         super().__init__()
-        self.body, self.name, self.features = body, name, features
+        self.body, self.name, self.features, self.outputs = body, name, features, outputs
 
     def forward(self, x: Tensor) -> Tensor:
         """Score rows, however many axes they lie on."""
@@ -34,33 +34,36 @@ class Scorer(nn.Module):
         rows = len(flat)
         quick = bool(self.name) and not (self.training or torch.is_grad_enabled())
         scores = self._judged(flat) if quick else self.body(flat)
-        if not isinstance(scores, Tensor) or scores.shape not in ((rows,), (rows, 1)):
+        allowed = ((rows,), (rows, 1)) if self.outputs is None else ((rows, self.outputs),)
+        if not isinstance(scores, Tensor) or scores.shape not in allowed:
             got = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
-            raise ValueError(f"model: expected an output of shape ({rows},) or ({rows}, 1), got {got}")
-        return scores.reshape(x.shape[:-1])
+            raise ValueError(f"model: expected an output of shape {' or '.join(map(str, allowed))}, got {got}")
+        return scores.reshape(x.shape[:-1] if self.outputs is None else (*x.shape[:-1], self.outputs))
 
     def _judged(self, rows: Tensor) -> Tensor:
-        """Score rows as the body does in evaluation mode, with fewer passes over memory: `(n, features)` -> `(n,)`."""
+        """Score rows as the body does in evaluation mode, with fewer passes over memory: -> `(n, outputs)`."""
         (*hidden, last), slope = folded((layer, _tensors(layer)) for layer in layers_of(self.body))
         parts = []
         for part in rows.split(CHUNK):
             for dense in hidden:
                 part = F.leaky_relu_(F.linear(part, *dense), slope)
-            parts.append(F.linear(part, *last)[:, 0])
+            parts.append(F.linear(part, *last))
         return torch.cat(parts)
 
     def __getstate__(self) -> dict[str, Any]:
         if self.name is None:
             return self.__dict__
         weights = {key: value.detach().cpu().numpy() for key, value in self.body.state_dict().items()}
-        return {"name": self.name, "features": self.features, "weights": weights, "training": self.training}
+        shape = {"features": self.features, "outputs": self.outputs}
+        return {"name": self.name, **shape, "weights": weights, "training": self.training}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         if "weights" not in state:
             super().__setstate__(state)  # type: ignore[no-untyped-call]
             return
         with torch.random.fork_rng(devices=[]):
-            self.__init__(MODELS[state["name"]](state["features"]), state["name"], state["features"])  # type: ignore[misc]
+            name, features, outputs = state["name"], state["features"], state.get("outputs")
+            self.__init__(MODELS[name](features, outputs=outputs or 1), name, features, outputs)  # type: ignore[misc]
         weights = {key: torch.tensor(value) for key, value in state["weights"].items()}
         self.body.load_state_dict(weights, assign=True)
         self.requires_grad_(True).train(state["training"])
@@ -101,40 +104,40 @@ def _tensors(layer: nn.Module) -> dict[str, Tensor]:
     return dict((*layer.named_parameters(), *layer.named_buffers()))
 
 
-def mlp(features: int, widths: tuple[int, ...] = PAPER_WIDTHS, dropout: float = 0.2) -> nn.Module:
-    """Build the paper's network: dense, leaky ReLU, batch norm, dropout at each width, then one dense output."""
+def mlp(features: int, widths: tuple[int, ...] = PAPER_WIDTHS, dropout: float = 0.2, outputs: int = 1) -> nn.Module:
+    """Build the paper's network: dense, leaky ReLU, batch norm, dropout at each width, then a dense output."""
     layers: list[nn.Module] = []
     for before, after in pairwise((features, *widths)):
         layers += [nn.Linear(before, after), nn.LeakyReLU(0.2), nn.BatchNorm1d(after), nn.Dropout(dropout)]
-    return nn.Sequential(*layers, nn.Linear(widths[-1], 1))
+    return nn.Sequential(*layers, nn.Linear(widths[-1], outputs))
 
 
-def small(features: int) -> nn.Module:
+def small(features: int, outputs: int = 1) -> nn.Module:
     """Build a network of 30 units, without dropout."""
-    return mlp(features, (30,), 0.0)
+    return mlp(features, (30,), 0.0, outputs)
 
 
-def linear(features: int) -> nn.Module:
+def linear(features: int, outputs: int = 1) -> nn.Module:
     """Build a linear model."""
-    return nn.Linear(features, 1)
+    return nn.Linear(features, outputs)
 
 
-MODELS: dict[str, Callable[[int], nn.Module]] = {"mlp": mlp, "small": small, "linear": linear}
+MODELS: dict[str, Callable[..., nn.Module]] = {"mlp": mlp, "small": small, "linear": linear}
 
 
-def build_model(spec: Any, features: int, seed: int = 0) -> Scorer:
+def build_model(spec: Any, features: int, seed: int = 0, outputs: int | None = None) -> Scorer:
     """Build a model from a name, a module (copied) or a factory `features -> module`; its weights follow the seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if isinstance(spec, nn.Module):
-            return Scorer(deepcopy(spec))
+            return Scorer(deepcopy(spec), outputs=outputs)
         if isinstance(spec, str):
             if spec not in MODELS:
                 raise ValueError(f"model: expected one of {', '.join(MODELS)}, a module or a factory, got {spec!r}")
-            return Scorer(MODELS[spec](features), spec, features)
+            return Scorer(MODELS[spec](features, outputs=outputs or 1), spec, features, outputs)
         if callable(spec):
             built = spec(features)
             if not isinstance(built, nn.Module):
                 raise TypeError(f"model: expected the factory to return a torch module, got {type(built).__name__}")
-            return Scorer(built)
+            return Scorer(built, outputs=outputs)
     raise TypeError(f"model: expected a name, a torch module or a factory, got {spec!r}")

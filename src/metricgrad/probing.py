@@ -7,6 +7,7 @@ from torch import Tensor
 
 from metricgrad.loss import SurrogateLoss
 from metricgrad.metrics import Metric
+from metricgrad.tasks import Task
 
 WIDTH = 0.2
 """How far a probe moves scores, in units of their spread in the set."""
@@ -45,12 +46,18 @@ def smoothed_gradients(
     tensor of shape (2, sets, n)
         Each is `E[(L(s + e) - L(s - e)) / 2 * e] / sigma^2` over noise e of size sigma.
     """
-    spread = scores.std(-1, keepdim=True).clamp(min=torch.finfo(scores.dtype).tiny)
-    noise = torch.randn(2, max(pairs // 2, 1), *scores.shape, generator=generator, dtype=scores.dtype)
+    spread = spread_of(scores, metric.task).clamp(min=torch.finfo(scores.dtype).tiny)
+    probes = (2, max(pairs // 2, 1))
+    noise = torch.randn(*probes, *scores.shape, generator=generator, dtype=scores.dtype)
     moved = noise * (width * spread)
-    sets = targets.expand_as(moved), None if weights is None else weights.expand_as(moved)
+    sets = [None if rows is None else rows.expand(*probes, *rows.shape) for rows in (targets, weights)]
     slopes = (metric(scores + moved, *sets) - metric(scores - moved, *sets)) / 2
-    return (slopes.unsqueeze(-1) * noise).mean(1) / (width * spread)
+    return (slopes.view(*slopes.shape, *[1] * metric.task.axes) * noise).mean(1) / (width * spread)
+
+
+def spread_of(scores: Tensor, task: Task) -> Tensor:
+    """Return the standard deviation of the scores of every set, with axes to spread over it."""
+    return scores.std((-2, -1) if task.outputs else -1, keepdim=True)
 
 
 def gradient_cosine(
@@ -83,7 +90,7 @@ def gradient_cosine(
         loss.metric, scores.detach(), targets, weights, pairs=pairs, width=width, generator=generator
     )
     # Sets count alike, whatever the size of their scores; a gradient is as much larger as they are smaller.
-    spread = scores.detach().std(-1, keepdim=True)
+    spread = spread_of(scores.detach(), loss.metric.task)
     own, one, other = (gradient * spread for gradient in (own, one, other))
     length = (one * other).sum()
     if not float(length) > 0 or not float(own.norm()) > 0:

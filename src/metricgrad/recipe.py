@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
 from typing import Any
@@ -150,6 +151,13 @@ class Recipe:
     def steps(self) -> int:
         """Model steps in all."""
         return self.warmup + self.rounds * self.model_steps
+
+    def shares_of(self, prevalences: Sequence[float]) -> list[float] | None:
+        """Return the share of every class in a set, none below a quarter of an equal one; None for a natural draw."""
+        if self.positive_share is None:
+            return None
+        raised = [max(share, 0.25 / len(prevalences)) for share in prevalences]
+        return [share / sum(raised) for share in raised]
 
     def share_of(self, prevalence: float) -> float | None:
         """Return the share of positives in a set drawn from data of this prevalence; None for a natural draw."""

@@ -82,13 +82,10 @@ class Task:
         return scores[..., 0] if self.outputs else scores
 
     def strata(self, targets: Tensor) -> Tensor | None:
-        """Return which rows are alike when sets are drawn, `(rows, ...)` -> whole numbers `(rows,)`; None if all are.
-
-        Positives come first, so that they have the number 0.
-        """
-        if self.name in ("binary", "columns"):
-            return (self.label(targets) != 1).long()
-        return targets.argmax(-1) if self.name == "multiclass" else None
+        """Return which rows are alike when sets are drawn, `(rows,)`: by label or number of class; None if all are."""
+        if not self.classes:
+            return None
+        return targets.argmax(-1).unique(return_inverse=True)[1] if self.outputs else self.label(targets)
 
 
 def two_classes(targets: Tensor, weights: Tensor) -> Tensor:

@@ -13,13 +13,14 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from metricgrad.baselines import CrossEntropy
 from metricgrad.draws import Draws
 from metricgrad.guard import Guard, Rows, scores_of
 from metricgrad.loss import SurrogateLoss, clip_gradients
 from metricgrad.metrics import Metric
 from metricgrad.probing import gradient_cosine
+from metricgrad.proxies import proxy_for
 from metricgrad.recipe import Recipe
+from metricgrad.tasks import BINARY
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def train(
     Parameters
     ----------
     model : module
-        `(..., features)` -> `(...)`.
+        `(..., features)` -> `(...)`, or `(..., c)` for several outputs.
     loss : module
         `(scores, targets, weights)` -> scalar. A `SurrogateLoss` that is not frozen is refined on the way; parameters
         of any other loss follow it together with the model's.
@@ -87,8 +88,9 @@ def train(
     seed : int
         Of the draws.
     """
-    judges = (guard.metric if guard else None, getattr(loss, "metric", None))
-    sets = Draws(rows, recipe, seed, all(m.takes_weights for m in judges if isinstance(m, Metric)))
+    judges = [m for m in (getattr(loss, "metric", None), guard.metric if guard else None) if isinstance(m, Metric)]
+    task = judges[0].task if judges else BINARY
+    sets = Draws(rows, recipe, seed, all(m.takes_weights for m in judges), task)
     learned = isinstance(loss, SurrogateLoss)
     begun = time.perf_counter()
     try:
@@ -97,7 +99,7 @@ def train(
         steps = recipe.rounds * recipe.model_steps
         followers = [Follower(model, loss, recipe, steps)]
         if guard and learned and recipe.companion:
-            followers.append(Follower(deepcopy(model), CrossEntropy(), recipe, steps))
+            followers.append(Follower(deepcopy(model), proxy_for(task), recipe, steps))
         for number in range(recipe.rounds):  # line 2
             if recipe.first == "surrogate":
                 _surrogate_steps(model, loss, sets, recipe)
@@ -142,7 +144,7 @@ def _warm_up(
         if guard:
             guard.check(model, bold=False)
         return
-    start = Follower(model, CrossEntropy(), recipe, recipe.warmup)
+    start = Follower(model, proxy_for(sets.task), recipe, recipe.warmup)
     for number, done in enumerate(range(0, recipe.warmup, recipe.model_steps)):
         steps = min(recipe.model_steps, recipe.warmup - done)
         value = _model_steps([start], sets, recipe, steps)
@@ -158,6 +160,7 @@ class Follower:
     def __init__(self, model: nn.Module, loss: nn.Module, recipe: Recipe, steps: int) -> None:
         self.model, self.loss, self.recipe = model, loss, recipe
         self.anchor = recipe.anchor if isinstance(loss, SurrogateLoss) else 0.0
+        self.proxy = proxy_for(loss.metric.task) if isinstance(loss, SurrogateLoss) else loss
         self.optimizer, self.pace = build_optimizer(_learnable(model, loss), recipe, steps)
 
     def step(self, x: Tensor, y: Tensor, w: Tensor | None) -> Tensor:
@@ -166,7 +169,7 @@ class Follower:
         scores = self.model(x)
         value: Tensor = self.loss(scores, y, w)
         if self.anchor:
-            value = value + self.anchor * CrossEntropy()(scores, y, w)
+            value = value + self.anchor * self.proxy(scores, y, w)
         value.backward()
         if self.recipe.clip is not None:
             clip_gradients(self.model, self.recipe.clip)
@@ -242,7 +245,8 @@ def cosine_on(loss: SurrogateLoss, scores: Tensor, targets: Tensor, weights: Ten
     """Return whether surrogate and metric point the same way on the first of some sets; NaN if asking is costly."""
     if loss.metric.costly:
         return _NAN
-    some = [rows[:PROBED_SETS] for rows in (scores, targets, torch.ones_like(scores) if weights is None else weights)]
+    weights = torch.ones_like(loss.metric.task.rows(scores)) if weights is None else weights
+    some = [rows[:PROBED_SETS] for rows in (scores, targets, weights)]
     return gradient_cosine(loss, *some, generator=torch.Generator().manual_seed(0))
 
 
