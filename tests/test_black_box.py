@@ -309,3 +309,55 @@ def test_a_bare_callable_has_to_say_by_its_name_which_way_is_better() -> None:
     assert not as_metric(sk.log_loss).higher_is_better
     with pytest.raises(ValueError, match=r"metric: expected to know which way is better, got the callable 'profit'"):
         as_metric(profit)
+
+
+# ---- other targets than 0 and 1 --------------------------------------------------------------------------------------
+
+
+def test_columns_are_passed_by_name_with_the_rows_they_belong_to() -> None:
+    def lost(y_true, y_pred, amount, group):
+        assert set(group) <= {0, 1}
+        return float((amount * (y_true != y_pred)).sum())
+
+    metric = black_box(lost, labels=True, columns=("amount", "group"))
+    targets = torch.tensor([[1, 10.0, 0], [0, 5.0, 1], [1, 2.0, 1], [1, 99.0, 0]])
+    weights = torch.tensor([1.0, 1, 1, 0])
+    assert float(metric(torch.tensor([-1.0, 1.0, 1.0, -1.0]), targets, weights)) == 15
+    assert float(metric.best(torch.tensor([3.0, 1.0, 2.0, -1.0]), targets, weights)) == 0
+
+
+def test_classes_labels_grades_and_numbers_are_passed_as_people_have_them() -> None:
+    seen: list[tuple[np.ndarray, np.ndarray]] = []
+
+    def spy_loss(y_true, y_score):
+        seen.append((y_true, y_score))
+        return 0.0
+
+    scores = torch.tensor([[[0.1, 0.9, 0.2], [3.0, 1.0, 2.0]]])
+    black_box(spy_loss, task="multiclass", labels=True)(scores, torch.tensor([[1, 2]]))
+    black_box(spy_loss, task="multiclass", probabilities=True)(scores, torch.tensor([[1, 2]]))
+    black_box(spy_loss, task="multilabel", labels=True)(scores - 1, (scores > 0.5).float())
+    black_box(spy_loss, task="ranking")(torch.zeros(3), torch.tensor([0.0, 2.5, 1.0]))
+    black_box(spy_loss, task="regression")(torch.zeros(2), torch.tensor([-1.5, 2.5]))
+    assert [seen[0][0].tolist(), seen[0][1].tolist()] == [[1, 2], [1, 0]]
+    np.testing.assert_allclose(seen[1][1].sum(-1), 1)
+    assert [seen[2][0].tolist(), seen[2][1].tolist()] == [[[0, 1, 0], [1, 1, 1]], [[0, 0, 0], [1, 1, 1]]]
+    assert seen[3][0].tolist() == [0, 2.5, 1]
+    assert seen[4][0].tolist() == [-1.5, 2.5]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"columns": "amount"}, "columns: expected names that an argument can have, got 'amount'"),
+        ({"columns": ("an amount",)}, "columns: expected names that an argument can have"),
+        (
+            {"task": "columns"},
+            "task: expected one of binary, multiclass, .* got 'columns'",
+        ),
+        ({"task": "ranking", "columns": ("a",)}, "columns: expected none where the task is 'ranking'"),
+    ],
+)
+def test_a_task_or_column_that_cannot_be_is_refused(arguments, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        black_box(lambda y_true, y_score: 0.0, **arguments)

@@ -5,26 +5,17 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-import numbers
 import pickle
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-import joblib
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
+from metricgrad.calls import Array, BlackBox, Passed, Pool
 from metricgrad.metrics import Metric, get_metric
-
-Array = NDArray[Any]
-Pool = Literal["thread", "process"]
-Passed = Literal["scores", "probabilities", "labels"]
-Outcome = float | ValueError
+from metricgrad.tasks import COLUMNS, TASKS, Task
 
 
 def black_box(
@@ -39,6 +30,8 @@ def black_box(
     candidates: int = 16,
     workers: int | None = None,
     pool: Pool = "thread",
+    columns: Sequence[str] = (),
+    task: str = "binary",
 ) -> Metric:
     """Make a metric of any callable, called once a set.
 
@@ -69,6 +62,13 @@ def black_box(
     pool : "thread" or "process"
         What the workers are. Threads help if the callable leaves Python's lock, as much of numpy does; processes help
         always, cost more to start, and need a callable that can be pickled.
+    columns : sequence of str
+        What else the callable must know of the rows, such as an amount or a group: it is passed these arrays by name,
+        `fn(y_true, y_score, amount=...)`. Targets then have a column for each after the label, of numbers of at least
+        0: `(..., n, 1 + columns)`.
+    task : {"binary", "multiclass", "multilabel", "ranking", "regression"}
+        What is predicted. Several outputs are passed as `(n, c)`, or as labels: the class of the highest score, or
+        what `scores >= 0` says of each label. True classes are passed as numbers, `(n,)`.
 
     Returns
     -------
@@ -90,12 +90,14 @@ def black_box(
         raise TypeError(f"fn: expected a callable (y_true, y_score) -> float, got {fn!r}")
     if labels and probabilities:
         raise ValueError("probabilities: expected False where labels is True, for a callable is passed one of the two")
+    predicted = _task(task, columns)
     _check_counts(candidates, workers)
     _check_pool(pool, fn)
     name = name or _name_of(fn)
     known_as = _known_as(value_range, higher_is_better)
     passed: Passed = "labels" if labels else "probabilities" if probabilities else "scores"
-    box = BlackBox(fn, name, known_as, value_range is not None, passed, _takes_weights(fn), candidates, workers, pool)
+    how = candidates, workers, pool, predicted, tuple(columns)
+    box = BlackBox(fn, name, known_as, value_range is not None, passed, _takes_weights(fn), *how)
     return Metric(
         name,
         box,
@@ -103,10 +105,12 @@ def black_box(
         f"What {_name_of(fn)} says of {passed}.",
         known_as,
         thresholded=labels,
-        best_function=box.at_best if labels else None,
+        best_function=box.at_best if labels and not predicted.outputs else None,
         takes_weights=box.takes_weights,
         bounded=box.bounded,
         costly=True,
+        task=predicted,
+        columns=tuple(columns),
     )
 
 
@@ -170,129 +174,6 @@ class Torchmetrics:
         return metric.compute()
 
 
-# ---- one call a set ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Rows:
-    """The rows of one set that weigh anything, and where the set lies among the others."""
-
-    index: tuple[int, ...]
-    scores: Array
-    targets: Array
-    weights: Array | None
-
-    def __str__(self) -> str:
-        place = f"set {self.index[0] if len(self.index) == 1 else self.index}" if self.index else "the set"
-        span = f"scores from {self.scores.min():g} to {self.scores.max():g}" if self.scores.size else "no scores"
-        return f"{place} ({self.scores.size} rows, {int(self.targets.sum())} positive, {span})"
-
-
-@dataclass(frozen=True)
-class BlackBox:
-    """The function behind a black-box metric: `(scores, targets, weights)`, `(..., n)` -> `(...)`, a call a set."""
-
-    fn: Callable[..., Any]
-    name: str
-    known_as: tuple[float, float]
-    bounded: bool
-    passed: Passed
-    takes_weights: bool
-    candidates: int
-    workers: int | None
-    pool: Pool
-
-    def __call__(self, scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
-        """Return the loss of every set."""
-        return self._mapped(self._loss, scores, targets, weights)
-
-    def at_best(self, scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
-        """Return the least loss of every set over a few thresholds."""
-        return self._mapped(self._least_loss, scores, targets, weights)
-
-    def _mapped(
-        self, judge: Callable[[Rows], float], scores: Tensor, targets: Tensor, weights: Tensor | None
-    ) -> Tensor:
-        losses, sets = [], list(self._sets(scores, targets, weights))
-        for outcome in self._outcomes(functools.partial(_attempt, judge), sets):
-            if isinstance(outcome, ValueError):
-                raise outcome
-            losses.append(outcome)
-        return torch.tensor(losses, dtype=torch.float64).reshape(scores.shape[:-1]).to(scores)
-
-    def _outcomes(self, attempt: Callable[[Rows], Outcome], sets: list[Rows]) -> Iterable[Outcome]:
-        if self.workers is None or self.workers == 1:
-            return map(attempt, sets)
-        if self.pool == "thread":
-            with ThreadPoolExecutor(self.workers) as threads:
-                return list(threads.map(attempt, sets))
-        # joblib keeps its processes for the next call, so that only the first pays for their start.
-        processes = joblib.Parallel(n_jobs=self.workers, backend="loky", max_nbytes=None)
-        return list(processes(joblib.delayed(attempt)(rows) for rows in sets))
-
-    def _sets(self, scores: Tensor, targets: Tensor, weights: Tensor | None) -> Iterator[Rows]:
-        s, t = scores.detach().cpu().double().numpy(), targets.detach().cpu().long().numpy()
-        w = None if weights is None else weights.detach().cpu().double().numpy()
-        for index in np.ndindex(s.shape[:-1]):
-            if w is None:
-                yield Rows(index, s[index], t[index], None)
-                continue
-            present = w[index] > 0
-            rows = Rows(index, s[index][present], t[index][present], w[index][present])
-            self._check_weights(rows, w[index][present])
-            yield rows
-
-    def _check_weights(self, rows: Rows, weights: Array) -> None:
-        if self.takes_weights or not weights.size or np.ptp(weights) <= 1e-9 * weights.max():
-            return
-        raise ValueError(
-            f"weights: expected equal weights, for metric {self.name!r} has no argument sample_weight, "
-            f"got {weights.min():g} to {weights.max():g} in {rows}"
-        )
-
-    def _loss(self, rows: Rows) -> float:
-        if self.passed == "labels":
-            return self._judged(rows, (rows.scores >= 0).astype(np.int64))
-        if self.passed == "probabilities":
-            return self._judged(rows, torch.from_numpy(rows.scores).sigmoid().numpy())
-        return self._judged(rows, rows.scores)
-
-    def _least_loss(self, rows: Rows) -> float:
-        found = rows.scores[rows.targets == 1]
-        levels = np.linspace(0, 1, self.candidates)
-        cuts = np.quantile(found, levels, method="nearest") if found.size else []
-        everything = rows.scores.min(initial=np.inf)
-        return min(
-            self._judged(rows, (rows.scores >= cut).astype(np.int64)) for cut in np.unique([*cuts, everything, np.inf])
-        )
-
-    def _judged(self, rows: Rows, passed: Array) -> float:
-        """Return the loss, or raise what went wrong with which set; the callable gets copies, for it may sort them."""
-        weighed = {"sample_weight": rows.weights.copy()} if self.takes_weights and rows.weights is not None else {}
-        try:
-            value = self.fn(rows.targets.copy(), passed.copy(), **weighed)
-        except Exception as error:
-            raise ValueError(f"metric {self.name!r} failed on {rows}: {type(error).__name__}: {error}") from error
-        if np.ndim(value) == 0 and hasattr(value, "item"):
-            value = value.item()
-        if not isinstance(value, numbers.Real) or not math.isfinite(value):
-            raise ValueError(f"metric {self.name!r}: expected one finite number, got {value!r} on {rows}")
-        best, worst = self.known_as
-        loss = (float(value) - best) / (worst - best)
-        if self.bounded and not -1e-6 <= loss <= 1 + 1e-6:
-            low, high = sorted(self.known_as)
-            raise ValueError(f"metric {self.name!r}: expected a value from {low:g} to {high:g}, got {value} on {rows}")
-        return min(max(loss, 0.0), 1.0) if self.bounded else loss
-
-
-def _attempt(judge: Callable[[Rows], float], rows: Rows) -> Outcome:
-    """Return an error rather than raise it, so that of several workers the first set reports, as it does with one."""
-    try:
-        return judge(rows)
-    except ValueError as error:
-        return error
-
-
 # ---- what the arguments have to be ---------------------------------------------------------------------------------
 
 
@@ -306,6 +187,17 @@ def _known_as(value_range: Any, higher_is_better: bool) -> tuple[float, float]:
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise ValueError(f"value_range: expected two finite numbers, the lower first, got {value_range!r}")
     return (high, low) if higher_is_better else (low, high)
+
+
+def _task(task: Any, columns: Any) -> Task:
+    if isinstance(columns, str) or not all(isinstance(name, str) and name.isidentifier() for name in columns):
+        raise ValueError(f"columns: expected names that an argument can have, got {columns!r}")
+    allowed = [name for name in TASKS if name != "columns"]
+    if task not in allowed:
+        raise ValueError(f"task: expected one of {', '.join(allowed)}, got {task!r}")
+    if columns and task != "binary":
+        raise ValueError(f"columns: expected none where the task is {task!r}, got {columns!r}")
+    return COLUMNS if columns else TASKS[task]
 
 
 def _check_counts(candidates: Any, workers: Any) -> None:

@@ -57,12 +57,13 @@ class Trained(NamedTuple):
 def can_sail(model: Scorer, losses: Sequence[nn.Module], recipe: Recipe) -> bool:
     """Say whether runs can be trained as a fleet.
 
-    Models must be known by name, surrogates of one construction and of bounded metrics. If the model is refined upon
-    in training mode, that uses up dropout, so that only those may sail together which all refine, or none.
+    Models must be known by name, surrogates of one construction and of bounded metrics of single scores. If the model
+    is refined upon in training mode, that uses up dropout, so that only those may sail together which all refine, or
+    none.
     """
     surrogates = [loss for loss in losses if isinstance(loss, SurrogateLoss)]
     alike = len({loss.surrogate.construction for loss in surrogates}) <= 1
-    bounded = all(loss.metric.bounded for loss in surrogates)
+    bounded = all(loss.metric.bounded and loss.surrogate.construction.view == "rows" for loss in surrogates)
     together = recipe.refine_mode == "eval" or len({_rank(loss) == 0 for loss in losses}) == 1
     return bool(model.name) and alike and bounded and together
 

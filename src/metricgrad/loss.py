@@ -198,8 +198,9 @@ class SurrogateLoss(nn.Module):
         """Return the true losses, `(k, n)` -> `(k,)`, at least as precise as the surrogate, or say why not."""
         dtype = self.running_gap.dtype
         true = self.metric(scores.to(torch.promote_types(scores.dtype, dtype)), targets, weights)
-        if true.shape != weights.shape[:-1]:
-            expected, got = tuple(weights.shape[:-1]), tuple(true.shape)
+        sets = scores.shape[: -self.metric.task.axes]
+        if true.shape != sets:
+            expected, got = tuple(sets), tuple(true.shape)
             raise ValueError(f"metric: expected one loss a set from {self.metric.name!r}, {expected}, got {got}")
         check_losses(self.metric, true)
         return true.to(dtype)

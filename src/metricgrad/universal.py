@@ -63,7 +63,8 @@ def construction_for(metric: Metric) -> Construction:
     if metric.task.name == "regression":
         return Construction("none", (64, 64), 0, (64,), link=link, view=view)
     parts = {"columns": 1 + len(metric.columns), "ranking": LEVELS}.get(metric.task.name, 1)
-    return Construction("scale" if metric.thresholded else "shift", link=link, view=view, parts=parts)
+    teeth = 32 if metric.task.outputs else 64  # a set for every output is as much as it has to see
+    return Construction("scale" if metric.thresholded else "shift", teeth=teeth, link=link, view=view, parts=parts)
 
 
 def fit_universal(
