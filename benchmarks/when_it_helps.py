@@ -300,7 +300,7 @@ def draw() -> None:
     if (SIZES / FILE).is_file():
         rare, of_sizes = rare_rows([*read_records(SIZES), *records]), size_gains(RESULTS, SIZES)
         enough = [rare[dataset, rows] >= FEW for rows, dataset, *_ in of_sizes.index]
-        pictures["when-sizes"] = draw_sizes(of_sizes[enough])
+        pictures["when-sizes"] = draw_sizes(of_sizes[enough], shares_of(records))
     for name, picture in pictures.items():
         picture.savefig(IMAGES / f"{name}.png", dpi=130)
 

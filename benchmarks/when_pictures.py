@@ -64,6 +64,7 @@ def draw_capacity(found: pd.DataFrame, shares: dict[str, float]) -> Figure:
     left.set_ylabel("mean loss saved over the eight metrics, %")
     left.set_title("by capacity of the model", fontsize=10)
     right.set_xscale("log")
+    right.xaxis.set_major_formatter("{x:g}")
     right.set_xlabel("positives in the data, %")
     right.set_title("by prevalence (one dot for each model)", fontsize=10)
     left.legend(frameon=False, fontsize=8, ncols=2)
@@ -73,14 +74,15 @@ def draw_capacity(found: pd.DataFrame, shares: dict[str, float]) -> Figure:
     return figure
 
 
-def draw_sizes(found: pd.DataFrame) -> Figure:
+def draw_sizes(found: pd.DataFrame, shares: dict[str, float]) -> Figure:
     """Draw gain against the most rows that were used, a line for each dataset."""
     figure = Figure(figsize=(6.5, 3.6), layout="constrained")
     axes = figure.subplots()
     means = found["gain"].groupby(level=["dataset", "rows"]).mean() * 100
     sizes = sorted(set(means.index.get_level_values("rows")))
-    for dataset, own in means.groupby(level="dataset"):
-        axes.plot(own.index.get_level_values("rows"), own, "o-", label=dataset, lw=1.5, ms=4)
+    for number, dataset in enumerate(sorted(shares, key=shares.__getitem__)):
+        own = means[means.index.get_level_values("dataset") == dataset]
+        axes.plot(own.index.get_level_values("rows"), own, "o-", color=f"C{number}", label=dataset, lw=1.5, ms=4)
     axes.set_xscale("log")
     axes.set_xticks(sizes, [f"{rows:,}" for rows in sizes])
     axes.minorticks_off()
@@ -106,6 +108,7 @@ def draw_short_runs(found: list[dict]) -> Figure:
             prevalence[own] * 100, saved[own] * 100, "o", ms=4, alpha=0.6, color=COLOURS[model], label=SAID[model]
         )
     left.set_xscale("log")
+    left.xaxis.set_major_formatter("{x:g}")
     left.set_xlabel("positives, %")
     left.set_ylabel("loss saved against cross-entropy, %")
     left.axhline(0, color="#64748b", lw=1)
