@@ -1,12 +1,17 @@
-"""What every test run shares: one thread a process, and how many examples Hypothesis tries."""
+"""What every test run shares: one thread a process, how many examples Hypothesis tries, and a browser."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
+from playwright.sync_api import Browser, Page
+
+from browsing import opened, started
 
 torch.set_num_threads(1)
 
@@ -27,3 +32,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return
     for test in {item.obj for item in properties}:
         settings(max_examples=-(-wanted // len(properties)))(test)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A real browser, for the tests of one module."""
+    with started() as found:
+        yield found
+
+
+@pytest.fixture
+def page(browser: Browser, file: Path, drawn: str) -> Iterator[Page]:
+    """The `file` of the module in a browser, `drawn`; in the end nothing may have gone wrong or been asked for."""
+    page, wrong = opened(browser, file, drawn)
+    yield page
+    page.context.close()
+    assert wrong == []

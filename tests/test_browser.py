@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
+from browsing import PATIENCE, in_browser, opened
 from made_up import add, run, small
 from metricgrad import report
 from metricgrad.records import Setting
 from metricgrad.tables import table2
 
-CHROMIUM = shutil.which("chromium")
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="no chromium on the PATH, and `make browser` found no apt-get that may install it"
-)
+pytestmark = in_browser
 EVIL = "<script>alert(1)</script>"
 EVIL_METHOD = "</script><img src=x onerror=alert(2)>"
-PATIENCE = 180_000
-"""Milliseconds to wait on a machine that is busy with other tests."""
 TABLE = "#table2-honest-0"
 INK = "c => c.getContext('2d').getImageData(0, 0, c.width, c.height).data.filter(x => x).length"
 
@@ -39,37 +33,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--headless", "--no-sandbox", "--disable-gpu"], timeout=PATIENCE
-        )
-        yield found
-        found.close()
+def file(folder: Path) -> Path:
+    return folder / "index.html"
 
 
-def opened(browser: Browser, folder: Path, **options: object) -> tuple[Page, list[str]]:
-    """Open the report; whatever goes wrong, is asked for or pops up is written down."""
-    page = browser.new_context(**options).new_page()
-    page.set_default_timeout(PATIENCE)
-    wrong: list[str] = []
-    page.on("console", lambda message: wrong.append(f"console: {message.text}"))
-    page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
-    page.on("request", lambda request: wrong.append(request.url))
-    page.on("dialog", lambda dialog: (wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()))
-    address = (folder / "index.html").as_uri()
-    page.goto(address)
-    page.wait_for_selector("#convergence-plot svg path.mean")
-    wrong.remove(address)
-    return page, wrong
-
-
-@pytest.fixture
-def page(browser: Browser, folder: Path) -> Iterator[Page]:
-    page, wrong = opened(browser, folder)
-    yield page
-    page.context.close()
-    assert wrong == []
+@pytest.fixture(scope="module")
+def drawn() -> str:
+    return "#convergence-plot svg path.mean"
 
 
 def column(page: Page, table: str, number: int) -> list[str]:
@@ -219,8 +189,8 @@ def test_the_walk_of_figure_2_follows_the_slider(page: Page) -> None:
 
 
 @pytest.mark.parametrize("width", [360, 1280])
-def test_the_page_never_scrolls_sideways(browser: Browser, folder: Path, width: int) -> None:
-    page, wrong = opened(browser, folder, viewport={"width": width, "height": 800})
+def test_the_page_never_scrolls_sideways(browser: Browser, file: Path, drawn: str, width: int) -> None:
+    page, wrong = opened(browser, file, drawn, viewport={"width": width, "height": 800})
     page.select_option("#filter-protocol", "")
     page.eval_on_selector_all("details", "all => all.forEach(d => { d.open = true })")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
@@ -228,10 +198,10 @@ def test_the_page_never_scrolls_sideways(browser: Browser, folder: Path, width: 
     assert wrong == []
 
 
-def test_the_dark_is_dark(browser: Browser, folder: Path) -> None:
+def test_the_dark_is_dark(browser: Browser, file: Path, drawn: str) -> None:
     lights = {}
     for scheme in ("light", "dark"):
-        page, _ = opened(browser, folder, color_scheme=scheme)
+        page, _ = opened(browser, file, drawn, color_scheme=scheme)
         colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
         lights[scheme] = sum(int(part) for part in colour[4:-1].split(","))
         page.context.close()
@@ -249,10 +219,10 @@ def test_names_from_records_are_text_and_never_run(page: Page) -> None:
     assert EVIL in page.locator("#made pre").inner_text()
 
 
-def test_tables_can_be_read_without_scripts(browser: Browser, folder: Path) -> None:
+def test_tables_can_be_read_without_scripts(browser: Browser, file: Path) -> None:
     page = browser.new_context(java_script_enabled=False).new_page()
     page.set_default_timeout(PATIENCE)
-    page.goto((folder / "index.html").as_uri())
+    page.goto(file.as_uri())
     assert page.locator("table").count() > 10
     assert "needs JavaScript" in page.locator("#training").inner_text()
     page.context.close()

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 from sklearn.datasets import make_classification
 
+from browsing import in_browser, opened
 from metricgrad import Contest, Recipe, compare, write_contest
 from metricgrad.contest_charts import chart_data
 
-CHROMIUM = shutil.which("chromium")
-in_browser = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on the PATH")
 EVIL = "<script>alert(1)</script>"
 EVIL_LABEL = "</script><img src=x onerror=alert(2)>"
-PATIENCE = 180_000
 QUICK = Recipe(warmup=60, rounds=20, check_every=5, trust_cap=50)
 
 
@@ -40,36 +36,8 @@ def file(contest: Contest, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--headless", "--no-sandbox", "--disable-gpu"], timeout=PATIENCE
-        )
-        yield found
-        found.close()
-
-
-def opened(browser: Browser, file: Path, **options: Any) -> tuple[Page, list[str]]:
-    """Open the page; whatever goes wrong, is asked for or pops up is written down."""
-    page = browser.new_context(**options).new_page()
-    page.set_default_timeout(PATIENCE)
-    wrong: list[str] = []
-    page.on("console", lambda message: wrong.append(f"console: {message.text}"))
-    page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
-    page.on("request", lambda request: wrong.append(request.url))
-    page.on("dialog", lambda dialog: (wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()))
-    page.goto(file.as_uri())
-    page.wait_for_selector("#chart-fidelity svg circle")
-    wrong.remove(file.as_uri())
-    return page, wrong
-
-
-@pytest.fixture
-def page(browser: Browser, file: Path) -> Iterator[Page]:
-    page, wrong = opened(browser, file)
-    yield page
-    page.context.close()
-    assert wrong == []
+def drawn() -> str:
+    return "#chart-fidelity svg circle"
 
 
 # ---- data ----------------------------------------------------------------------------------------------------------
@@ -169,16 +137,16 @@ def test_names_of_data_columns_and_labels_are_text(page: Page) -> None:
 
 @in_browser
 @pytest.mark.parametrize("width", [360, 1280])
-def test_the_page_never_scrolls_sideways(browser: Browser, file: Path, width: int) -> None:
-    page, wrong = opened(browser, file, viewport={"width": width, "height": 800})
+def test_the_page_never_scrolls_sideways(browser: Browser, file: Path, drawn: str, width: int) -> None:
+    page, wrong = opened(browser, file, drawn, viewport={"width": width, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.context.close()
     assert wrong == []
 
 
 @in_browser
-def test_the_dark_is_dark_and_tables_need_no_script(browser: Browser, file: Path) -> None:
-    page, _ = opened(browser, file, color_scheme="dark")
+def test_the_dark_is_dark_and_tables_need_no_script(browser: Browser, file: Path, drawn: str) -> None:
+    page, _ = opened(browser, file, drawn, color_scheme="dark")
     colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert sum(int(part) for part in colour[4:-1].split(",")) < 100
     page.context.close()
