@@ -8,9 +8,7 @@ and threshold, the other judges. Every trial is stored as it is done; run again 
 
 from __future__ import annotations
 
-import argparse
 import ast
-import sys
 import time
 import warnings
 from pathlib import Path
@@ -19,6 +17,7 @@ from typing import Any
 import pandas as pd
 import torch
 
+from asking import command, parser_of
 from metricgrad.experiments import prepared
 from metricgrad.fleet import Member, train_fleet
 from metricgrad.guard import Rows
@@ -106,18 +105,16 @@ def show(path: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = parser_of(__doc__, RESULTS)
     parser.add_argument("--models", default="linear,small")
     parser.add_argument("--datasets", default=",".join(DATASETS))
     parser.add_argument("--metrics", default=" ".join(METRICS))
     parser.add_argument("--seeds", default="10,11")
     parser.add_argument("--variants", nargs="*", default=["default"])
-    parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--report", action="store_true", help="only show what is stored")
     asked = parser.parse_args()
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore", ".*is not faithful yet")
-    store, command = Store(asked.results), " ".join(["python", "benchmarks/ablations.py", *sys.argv[1:]])
+    store = Store(asked.results)
     metrics = tuple(asked.metrics.split())
     for seed in [] if asked.report else map(int, asked.seeds.split(",")):
         for dataset in asked.datasets.split(","):
@@ -129,7 +126,7 @@ def main() -> None:
                     begun = time.perf_counter()
                     losses = trial(dataset, model, seed, metrics, variant)
                     seconds = time.perf_counter() - begun
-                    store.add(run, {"losses": losses, "seconds": seconds, "command": command})
+                    store.add(run, {"losses": losses, "seconds": seconds, "command": command()})
     show(asked.results)
 
 

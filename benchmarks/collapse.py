@@ -10,8 +10,6 @@ stored as it is done; run again to continue.
 
 from __future__ import annotations
 
-import argparse
-import sys
 import time
 import warnings
 from copy import deepcopy
@@ -21,6 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from asking import command, parser_of
 from metricgrad.guard import Guard, Rows, scores_of
 from metricgrad.metric_estimator import make_loss
 from metricgrad.metrics import builtin_metrics, get_metric
@@ -120,14 +119,12 @@ def show(path: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = parser_of(__doc__, RESULTS)
     parser.add_argument("--runs", type=int, default=200)
-    parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--report", action="store_true", help="only show what is stored")
     asked = parser.parse_args()
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore")
-    store, command = Store(asked.results), " ".join(["python", "benchmarks/collapse.py", *sys.argv[1:]])
+    store = Store(asked.results)
     known = store.keys()
     with work_bar() as report:
         for seed in [] if asked.report else range(asked.runs):
@@ -135,7 +132,7 @@ def main() -> None:
             if store.key(run) not in known:
                 begun = time.perf_counter()
                 outcome = carry_out(run)
-                store.add(run, {**outcome, "seconds": time.perf_counter() - begun, "command": command})
+                store.add(run, {**outcome, "seconds": time.perf_counter() - begun, "command": command()})
             report("runs", seed + 1, asked.runs)
     show(asked.results)
 

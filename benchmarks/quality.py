@@ -8,9 +8,6 @@ rows looked at once. Every run is stored as it finishes; run again to continue.
 
 from __future__ import annotations
 
-import argparse
-import shlex
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +15,7 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
+from asking import command, parser_of
 from metricgrad import get_metric
 from metricgrad.experiments import Run
 from metricgrad.progress import work_bar
@@ -95,10 +93,8 @@ checkpoint or threshold is chosen on test rows.
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = parser_of(__doc__, RESULTS)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--report", action="store_true", help="only show what is stored")
     asked = parser.parse_args()
     runs = tuple(
         Run(dataset, metric, method, seed, model, changes=changes)
@@ -109,10 +105,9 @@ def main() -> None:
         for method in METHODS
     )
     if not asked.report:
-        command = shlex.join(["python", "benchmarks/quality.py", *sys.argv[1:]])
         plan = Plan(runs, ("honest",), DATASETS)
         with work_bar() as report:
-            for done, total in carry_out(plan, Store(asked.results / FILE), command=command, n_jobs=asked.jobs):
+            for done, total in carry_out(plan, Store(asked.results / FILE), command=command(), n_jobs=asked.jobs):
                 report("runs", done, total)
     show(asked.results)
     if asked.results == RESULTS:

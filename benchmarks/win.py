@@ -13,9 +13,6 @@ Does the number of rows matter? The linear model on fewer of them:
 
 from __future__ import annotations
 
-import argparse
-import shlex
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 from scipy.stats import ttest_1samp, wilcoxon
 
+from asking import command, parser_of
 from metricgrad.experiments import BOOSTED, Run
 from metricgrad.progress import work_bar
 from metricgrad.ranking import holm
@@ -196,25 +194,22 @@ def show(folder: Path, most_rows: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = parser_of(__doc__, RESULTS)
     parser.add_argument("--models", default="linear,small,mlp")
     parser.add_argument("--datasets", default=",".join(DATASETS))
     parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--rows", default=str(ROWS), help="use at most so many of a dataset; several with commas")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--report", action="store_true", help="only show what is stored")
     asked = parser.parse_args()
     models, datasets, methods = (text.split(",") for text in (asked.models, asked.datasets, asked.methods))
     rows = [int(most) for most in asked.rows.split(",")]
     if not asked.report:
         runs = tuple(run for most in rows for run in runs_of(models, asked.seeds, datasets, methods, most))
-        command = shlex.join(["python", "benchmarks/win.py", *sys.argv[1:]])
         with work_bar() as report:
             plan = Plan(runs, ("honest",), DATASETS)
             for done, total in carry_out(
-                plan, Store(asked.results / FILE), command=command, n_jobs=asked.jobs, brief=True
+                plan, Store(asked.results / FILE), command=command(), n_jobs=asked.jobs, brief=True
             ):
                 report("runs", done, total)
     for most in rows:

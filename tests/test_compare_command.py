@@ -14,7 +14,7 @@ from sklearn.datasets import make_classification
 from typer.testing import CliRunner
 
 from metricgrad.cli import app
-from metricgrad.verdict import corrected_interval
+from metricgrad.intervals import corrected_interval
 
 SCRIPT = Path(sys.executable).with_name("metricgrad")
 QUICK = ["--model", "linear", "--recipe", "warmup=30,rounds=6,trust_cap=50", "--splits", "2", "--jobs", "1"]

@@ -155,6 +155,8 @@ def test_ctrl_c_keeps_the_best_so_far(here: Path) -> None:
 # ---- what is wrong -------------------------------------------------------------------------------------------------
 
 
+FINE = "a,churn\n" + "1,yes\n2,no\n" * 9
+LONE = "expected at least 2 rows of each class in 'churn', got 1 of 'yes'"
 BAD = {
     "target not there": (
         "a,churn\n1,yes\n2,no\n",
@@ -172,16 +174,8 @@ BAD = {
         [],
     ),
     "only missing": ("a,churn\n1,\n2,\n", "got only missing cells", []),
-    "three rows": (
-        "a,churn\n1,no\n2,no\n3,yes\n",
-        "expected at least 2 rows of each class in 'churn', got 1 of 'yes'",
-        [],
-    ),
-    "one positive": (
-        "a,churn\n5,yes\n" + "1,no\n2,no\n" * 30,
-        "at least 2 rows of each class in 'churn', got 1 of 'yes'",
-        [],
-    ),
+    "three rows": ("a,churn\n1,no\n2,no\n3,yes\n", LONE, []),
+    "one positive": ("a,churn\n5,yes\n" + "1,no\n2,no\n" * 30, LONE, []),
     "nothing to learn from": (
         "a,b,churn\n" + "".join(f",this is row number {i} of them all,{'yes' if i % 2 else 'no'}\n" for i in range(30)),
         "expected a column to learn from, got none: dropped, no value at all: a; dropped, free text: b",
@@ -194,17 +188,9 @@ BAD = {
     "unknown metric": ("a,churn\n1,yes\n", "metric: unknown name 'f11'; did you mean f1", ["--metric", "f11"]),
     "code as a metric": ("a,churn\n1,yes\n", "metric: expected numbers, tp fp fn tn", ["--metric", "exit(tp)"]),
     "unknown recipe": ("a,churn\n1,yes\n", "recipe: expected", ["--recipe", "slow"]),
-    "unknown model": (
-        "a,churn\n" + "1,yes\n2,no\n" * 9,
-        "model: expected one of mlp, small, linear",
-        ["--model", "huge"],
-    ),
-    "unknown positive": ("a,churn\n" + "1,yes\n2,no\n" * 9, "positive: expected one of", ["--positive", "maybe"]),
-    "unknown column": (
-        "a,churn\n" + "1,yes\n2,no\n" * 9,
-        "ignore: expected names of columns, got b",
-        ["--ignore", "b"],
-    ),
+    "unknown model": (FINE, "model: expected one of mlp, small, linear", ["--model", "huge"]),
+    "unknown positive": (FINE, "positive: expected one of", ["--positive", "maybe"]),
+    "unknown column": (FINE, "ignore: expected names of columns, got b", ["--ignore", "b"]),
 }
 
 

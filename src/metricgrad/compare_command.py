@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from metricgrad.table_commands import METRIC, Data, command_line, recipe_of
+from metricgrad.table_commands import (
+    Data,
+    How,
+    Ignored,
+    Judge,
+    Method,
+    Network,
+    Positive,
+    Target,
+    command_line,
+    recipe_of,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -17,19 +28,17 @@ if TYPE_CHECKING:
 
 def compare(
     data: Data,
-    target: Annotated[str, typer.Option(metavar="COL", help="Column to predict.", show_default=False)],
-    metric: Annotated[str, typer.Option(help=METRIC)] = "f1",
+    target: Target,
+    metric: Judge = "f1",
     out: Annotated[Path, typer.Option(help="Folder for the page and the numbers.")] = Path("metricgrad-compare"),
-    positive: Annotated[str | None, typer.Option(metavar="LABEL", help="The positive class; inferred.")] = None,
-    ignore: Annotated[
-        list[str] | None, typer.Option(metavar="COL", help="Column to leave out; again for more.")
-    ] = None,
+    positive: Positive = None,
+    ignore: Ignored = None,
     group: Annotated[str | None, typer.Option(metavar="COL", help="Keep rows of a group in one part.")] = None,
     rivals: Annotated[str | None, typer.Option(help="Names with commas, the one to beat first.")] = None,
     splits: Annotated[int, typer.Option(min=2, help="How often the rows are split anew.")] = 6,
-    model: Annotated[str, typer.Option(help="mlp, small or linear.")] = "mlp",
-    method: Annotated[str, typer.Option(help="sl-r, sl-s, sl-u or a baseline.")] = "sl-r",
-    recipe: Annotated[str, typer.Option(help="default or paper, and changes: rounds=100,warmup=300.")] = "default",
+    model: Network = "mlp",
+    method: Method = "sl-r",
+    recipe: How = "default",
     seed: Annotated[int, typer.Option(min=0, help="Of the first split; the others count up from it.")] = 0,
     jobs: Annotated[int | None, typer.Option(min=1, help="Splits at a time; one a core.")] = None,
 ) -> None:

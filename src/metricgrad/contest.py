@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from metricgrad import plots
 from metricgrad.cards import card, table
 from metricgrad.diagnosis import Diagnosis
+from metricgrad.intervals import Interval, corrected_interval, sentence, signed
 from metricgrad.metrics import Metric
 from metricgrad.trees import NAME as TREES
 from metricgrad.trials import Trial
-from metricgrad.verdict import Interval, corrected_interval, sentence, signed
 
 Array = NDArray[Any]
 LABELS = {"sl-r": "metricgrad", "balanced": "class weights", "focal": "focal loss", TREES: "LightGBM"}

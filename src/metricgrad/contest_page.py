@@ -14,11 +14,11 @@ from scipy.stats import spearmanr
 from metricgrad._version import __version__
 from metricgrad.contest import Contest
 from metricgrad.contest_charts import chart_data
+from metricgrad.intervals import signed
 from metricgrad.markup import page, tag
 from metricgrad.panels import NO_SCRIPT, note, training_panel
 from metricgrad.records import Setting
 from metricgrad.sections import head_cell, number, table_of
-from metricgrad.verdict import signed
 
 PARTS = {
     "metric": "Metric by method",

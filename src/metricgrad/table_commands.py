@@ -17,24 +17,33 @@ import typer
 Data = Annotated[str, typer.Argument(help="CSV, TSV, Parquet, Feather, gzip or zip of them, or -.", show_default=False)]
 Folder = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder that fit has written.", show_default=False)]
 Weights = Annotated[str | None, typer.Option(metavar="COL", help="Column that says how much each row counts.")]
-METRIC = 'Name (see metricgrad metrics), expression such as "5*tp - fp", sklearn.metrics.NAME or FILE.py:FUNCTION.'
+Target = Annotated[str, typer.Option(metavar="COL", help="Column to predict.", show_default=False)]
+Positive = Annotated[str | None, typer.Option(metavar="LABEL", help="The positive class; inferred.")]
+Ignored = Annotated[list[str] | None, typer.Option(metavar="COL", help="Column to leave out; again for more.")]
+Network = Annotated[str, typer.Option(help="mlp, small or linear.")]
+Method = Annotated[str, typer.Option(help="sl-r, sl-s, sl-u or a baseline such as cross-entropy.")]
+How = Annotated[str, typer.Option(help="default or paper, and changes: rounds=100,warmup=300.")]
+Judge = Annotated[
+    str,
+    typer.Option(
+        help='Name (see metricgrad metrics), expression such as "5*tp - fp", sklearn.metrics.NAME or FILE.py:FUNCTION.'
+    ),
+]
 
 
 def fit(
     data: Data,
-    target: Annotated[str, typer.Option(metavar="COL", help="Column to predict.", show_default=False)],
-    metric: Annotated[str, typer.Option(help=METRIC)] = "f1",
+    target: Target,
+    metric: Judge = "f1",
     out: Annotated[Path, typer.Option(help="Folder for the model.")] = Path("metricgrad-model"),
-    positive: Annotated[str | None, typer.Option(metavar="LABEL", help="The positive class; inferred.")] = None,
-    ignore: Annotated[
-        list[str] | None, typer.Option(metavar="COL", help="Column to leave out; again for more.")
-    ] = None,
+    positive: Positive = None,
+    ignore: Ignored = None,
     weights: Weights = None,
     group: Annotated[str | None, typer.Option(metavar="COL", help="Keep rows of a group on one side.")] = None,
     time: Annotated[str | None, typer.Option(metavar="COL", help="Validate on the latest rows.")] = None,
-    model: Annotated[str, typer.Option(help="mlp, small or linear.")] = "mlp",
-    method: Annotated[str, typer.Option(help="sl-r, sl-s, sl-u or a baseline such as cross-entropy.")] = "sl-r",
-    recipe: Annotated[str, typer.Option(help="default or paper, and changes: rounds=100,warmup=300.")] = "default",
+    model: Network = "mlp",
+    method: Method = "sl-r",
+    recipe: How = "default",
     seed: Annotated[int, typer.Option(min=0, help="Of the split, the network and the draws.")] = 0,
     time_limit: Annotated[float | None, typer.Option(metavar="SECONDS", help="Stop training, keep the best.")] = None,
 ) -> None:

@@ -1,4 +1,4 @@
-"""Whether one method is better than another over repeated splits, with an interval, and in one sentence."""
+"""Intervals of differences over repeated splits: whether one method is better than another, and in one sentence."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from metricgrad.intervals import Interval, corrected_interval, sentence, signed
 from metricgrad.metrics import get_metric
-from metricgrad.verdict import Interval, corrected_interval, sentence, signed
 
 F1, ERROR = get_metric("f1"), get_metric("error_rate")
 DIFFERENCES = st.lists(st.integers(-1000, 1000).map(lambda i: i / 1000), min_size=2, max_size=20)
