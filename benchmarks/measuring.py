@@ -14,9 +14,10 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import NormalDist, median, quantiles
 from typing import Any
 
+import numpy as np
 import torch
 from rich.console import Console
 from rich.table import Table
@@ -25,6 +26,7 @@ from metricgrad.results import provenance
 
 FOLDER = Path(__file__).parents[1] / "results" / "benchmarks"
 CPU_INFO = Path("/proc/cpuinfo")
+CHUNK = 65_536
 Contestant = Callable[[], Any]
 
 
@@ -89,6 +91,22 @@ def spread(found: Sequence[float]) -> dict[str, float]:
 def middle(times: Mapping[str, Sequence[float]]) -> dict[str, float]:
     """Return the median seconds of every contestant: to give an idea, for only ratios compare."""
     return {name: median(own) for name, own in times.items()}
+
+
+def made_up_table(rows: int, features: int, positives: float = 0.2, seed: int = 0) -> tuple[Any, Any]:
+    """Return a table that can be learned but not perfectly: features in single precision, and labels.
+
+    It is made some rows at a time, so that making it takes no more memory than keeping it.
+    """
+    rng = np.random.default_rng(seed)
+    direction = rng.standard_normal(features) / features**0.5
+    X, y = np.empty((rows, features), np.float32), np.empty(rows, np.int8)
+    cut = NormalDist(0, 2**0.5).inv_cdf(1 - positives)
+    for start in range(0, rows, CHUNK):
+        part = slice(start, min(start + CHUNK, rows))
+        X[part] = rng.standard_normal((part.stop - start, features), np.float32)
+        y[part] = X[part] @ direction + rng.standard_normal(part.stop - start) > cut
+    return X, y
 
 
 def claim(

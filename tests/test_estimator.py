@@ -26,7 +26,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 
-from metricgrad import Metric, MetricClassifier, Recipe, best_threshold, black_box, get_metric
+from metricgrad import Metric, MetricClassifier, Recipe, best_threshold, black_box, get_metric, table
 from metricgrad.baselines import BASELINES, TUNED
 from metricgrad.model import MODELS, mlp
 
@@ -643,3 +643,26 @@ def test_the_time_limit_stops_training_and_keeps_the_best_so_far() -> None:
 def test_a_time_limit_is_a_positive_number(limit: object) -> None:
     with pytest.raises(ValueError, match="time_limit: expected a positive number of seconds or None"):
         quick(time_limit=limit).fit(X, Y)
+
+
+@pytest.mark.parametrize("threshold", ["validation", "cv"])
+def test_a_large_table_is_scaled_as_it_is_drawn_and_gives_the_same_model(
+    monkeypatch: pytest.MonkeyPatch, threshold: str
+) -> None:
+    rng = np.random.default_rng(0)
+    X = (3 + 2 * rng.standard_normal((900, 4))).astype(np.float32)
+    y, weights = X[:, 0] + rng.standard_normal(900) > 5, rng.uniform(0.5, 2, 900)
+    short = Recipe(warmup=6, rounds=3, set_size=50, trust=-1)
+
+    def fitted() -> MetricClassifier:
+        return MetricClassifier("f1", recipe=short, threshold=threshold).fit(X, y, weights)
+
+    whole = fitted()
+    drawn_rows: list[tuple[int, ...]] = []
+    taken = table.Drawn.__getitem__
+    monkeypatch.setattr(table.Drawn, "__getitem__", lambda own, some: drawn_rows.append(own.shape) or taken(own, some))
+    monkeypatch.setattr(table, "DRAWN_CELLS", 0)
+    drawn = fitted()
+    assert drawn_rows  # else nothing was drawn
+    assert np.array_equal(whole.decision_function(X), drawn.decision_function(X))
+    assert whole.threshold_ == drawn.threshold_

@@ -35,7 +35,7 @@ from metricgrad.model import Scorer, build_model
 from metricgrad.progress import work_bar
 from metricgrad.recipe import Recipe, get_recipe
 from metricgrad.splits import Split, folds, split, split_at
-from metricgrad.table import Table, checked_weights, merged, scaled
+from metricgrad.table import Table, checked_weights, merged
 from metricgrad.threshold import best_threshold
 from metricgrad.trainer import Round
 
@@ -211,7 +211,7 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
             raise ValueError("sample_weight: expected a positive weight in both classes, got one class of zeros")
         if not going_on:
             self._learn_scale(X, weights)
-        return Table(scaled(X, self.centre_, self.scale_), targets, weights)
+        return Table(X, self.centre_, self.scale_, targets, weights)
 
     def _checked_table(self, X: Any, y: ArrayLike, going_on: bool) -> tuple[Any, Array]:
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=DTYPES, ensure_min_samples=2, reset=not going_on)
@@ -238,8 +238,8 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         start: Scorer | None = None,
     ) -> Trained:
         """Train a network; for a baseline with a setting, one for each, and the best on validation rows is kept."""
-        network = build_model(self.model, table.x.shape[1], seed) if start is None else deepcopy(start).float()
-        rows, kept = table.rows(training), table.rows(validation)
+        network = build_model(self.model, table.X.shape[1], seed) if start is None else deepcopy(start).float()
+        rows, kept = table.drawn(training, recipe.set_size), table.rows(validation)
         check_fit(network, rows.x[:2])
         if self.method not in TUNED:
             torch.manual_seed(seed)
@@ -283,7 +283,7 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
             order.append(held_out)
         pooled = table.rows(np.concatenate(order))
         cut = best_threshold(metric, torch.cat(scores), pooled.y, pooled.w)
-        own = scores_in_double(self.network_, torch.as_tensor(table.x))
+        own = scores_in_double(self.network_, table.rows(np.arange(len(table.targets))).x)
         return float(own.mean() + cut * own.std(correction=0))
 
     # ---- using -----------------------------------------------------------------------------------------------------

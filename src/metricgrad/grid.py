@@ -298,8 +298,10 @@ class _Outcome:
 
 def _outcome(number: int, work: Callable[[Any], Iterable[Any]], job: Any) -> _Outcome:
     """Do one job; what it raises is part of the outcome."""
+    from metricgrad.threads import one_thread  # here, for a driver that only hands out jobs needs no torch
+
     results: list[Any] = []
-    with _one_thread():
+    with one_thread():
         try:
             results.extend(work(job))
         except (Exception, SystemExit) as error:
@@ -329,16 +331,3 @@ def _leave_with(driver: int) -> None:
 
 def _said(error: BaseException) -> tuple[str, str]:
     return f"{type(error).__name__}: {error}", traceback.format_exc()
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Let torch use one thread: cores are for other jobs, and results must not depend on how many there are."""
-    import torch  # here, for a driver that only hands out jobs needs none
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -27,6 +27,7 @@ from metricgrad.progress import shown_rounds
 from metricgrad.query_losses import QUERY_LOSSES
 from metricgrad.recipe import Recipe, get_recipe
 from metricgrad.table import centre_and_scale, chunks, scaled
+from metricgrad.threads import threads_for
 from metricgrad.trainer import Round, train
 from metricgrad.universal import Progress
 
@@ -90,13 +91,14 @@ class MetricEstimator(BaseEstimator):  # type: ignore[misc]
         history: list[Round] = []
         interrupted = False
         try:
-            for done in shown_rounds(rounds, metric) if self.verbose else rounds:
-                history.append(done)
-                if self.callback is not None:
-                    self.callback(done)
-                if self.time_limit is not None and done.seconds >= self.time_limit:
-                    interrupted = done.number < done.of or done.phase != "rounds"
-                    break
+            with threads_for(network, recipe.set_size * recipe.sets):
+                for done in shown_rounds(rounds, metric) if self.verbose else rounds:
+                    history.append(done)
+                    if self.callback is not None:
+                        self.callback(done)
+                    if self.time_limit is not None and done.seconds >= self.time_limit:
+                        interrupted = done.number < done.of or done.phase != "rounds"
+                        break
         except KeyboardInterrupt:
             interrupted = True
             warnings.warn("fit: stopped by the user; the best model so far is kept", stacklevel=4)

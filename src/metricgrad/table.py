@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import scipy.sparse
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import _check_sample_weight
+from torch import Tensor
 
 from metricgrad.guard import Rows
 
@@ -20,20 +21,47 @@ MERGED_ROWS, MERGED_CELLS = 10_000, 10_000_000
 MOST_EQUAL = 4
 """Rows for each distinct one above which nothing is merged: a table of few cells needs its rows for the split."""
 CHUNK = 65_536
+DRAWN_CELLS = 10_000_000
+"""Above which size rows are scaled as they are drawn; below, a copy of all is cheap and drawing from it faster."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Scaled features `(rows, features)`, targets and, if any, weights `(rows,)`."""
+    """Features `(rows, features)` as they came, what centres and scales them, targets and weights `(rows,)`."""
 
-    x: Array
+    X: Any
+    centre: Array
+    scale: Array
     targets: Array
     weights: Array | None
 
     def rows(self, part: Array) -> Rows:
-        """Return some rows as tensors."""
+        """Return some rows as tensors, scaled."""
+        return self._labelled(torch.from_numpy(scaled(self.X, self.centre, self.scale, part)), part)
+
+    def drawn(self, part: Array, set_size: int) -> Rows:
+        """Return some rows to draw sets from; those of a large table are scaled as they are drawn."""
+        large = self.X.shape[0] * self.X.shape[1] > DRAWN_CELLS and len(part) > set_size
+        if not large or scipy.sparse.issparse(self.X):
+            return self.rows(part)
+        return self._labelled(cast(Tensor, Drawn(self.X, part, self.centre, self.scale)), part)
+
+    def _labelled(self, x: Tensor, part: Array) -> Rows:
         w = None if self.weights is None else torch.as_tensor(self.weights[part], dtype=torch.float32)
-        return Rows(torch.as_tensor(self.x[part]), torch.as_tensor(self.targets[part], dtype=torch.float32), w)
+        return Rows(x, torch.as_tensor(self.targets[part], dtype=torch.float32), w)
+
+
+class Drawn:
+    """Rows of a large table in the place of a tensor that is only asked for some of them: no copy of all is made."""
+
+    def __init__(self, X: Array, part: Array, centre: Array, scale: Array) -> None:
+        self.X, self.part, self.centre, self.scale = X, part, centre, scale
+        self.shape = (len(part), X.shape[1])
+
+    def __getitem__(self, some: Tensor | slice) -> Tensor:
+        """Return some rows, scaled as `scaled` does it to the bit: `(...)` -> `(..., features)`."""
+        places = self.part[some if isinstance(some, slice) else some.numpy()]
+        return torch.from_numpy(((_dense(self.X[places]) - self.centre) / self.scale).astype(np.float32))
 
 
 def checked_weights(sample_weight: ArrayLike, X: Any) -> Array:
@@ -81,11 +109,11 @@ def centre_and_scale(X: Any, weights: Array | None) -> tuple[Array, Array]:
     return (np.zeros_like(mean) if scipy.sparse.issparse(X) else mean * largest), scale
 
 
-def scaled(X: Any, centre: Array, scale: Array) -> Array:
-    """Return dense features, centred and scaled in double and then rounded to single: `(rows, features)`."""
-    whole = np.empty(X.shape, np.float32)
-    for rows in chunks(X.shape[0]):
-        whole[rows] = (_dense(X[rows]) - centre) / scale
+def scaled(X: Any, centre: Array, scale: Array, part: Array | None = None) -> Array:
+    """Return dense features of all rows or some, centred and scaled in double, then rounded to single."""
+    whole = np.empty((X.shape[0] if part is None else len(part), X.shape[1]), np.float32)
+    for rows in chunks(len(whole)):
+        whole[rows] = (_dense(X[rows if part is None else part[rows]]) - centre) / scale
     return whole
 
 
