@@ -50,7 +50,7 @@ def test_twenty_rounds_end_at_the_same_parameters_by_all_three_ways(rate: float)
     following = [rows_of for _ in range(20) for rows_of in sets.draw(3, 1)]
     contestant = direct().Direct(deepcopy(start), deepcopy(loss.surrogate), rate)
     torch.manual_seed(1)
-    streams = [iter([(r.x[0], r.y[0]) for r in drawn]) for drawn in (refining, following)]
+    streams = [iter([(x[0], y[0]) for x, y, _ in drawn]) for drawn in (refining, following)]
     for _ in range(20):
         contestant.round(*streams)
 
