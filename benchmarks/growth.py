@@ -21,8 +21,8 @@ import torch
 
 from measuring import FOLDER, claim, in_turns, made_up_table, middle, own_word, ratio, say, spread, store
 from metricgrad import MetricClassifier
-from metricgrad.metric_estimator import make_loss
 from metricgrad.guard import Guard, Rows
+from metricgrad.metric_estimator import make_loss
 from metricgrad.metrics import get_metric
 from metricgrad.model import build_model
 from metricgrad.recipe import RECIPES
