@@ -16,15 +16,17 @@ from typing import Any
 import platformdirs
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from metricgrad._version import __version__
+from metricgrad.learned_counts import ASKED, CHECKED, LearnedCounts, fit_counts, in_counts
 from metricgrad.metrics import Metric, builtin_metrics, get_metric
 from metricgrad.progress import work_bar
 from metricgrad.sampling import BroadSets, PaperSets, RandomSets
 from metricgrad.surrogate import CONSTRUCTIONS, Construction, Surrogate
 from metricgrad.task_sets import sets_for
+from metricgrad.tasks import BINARY
 from metricgrad.universal import (
     KIN,
     PAPER_FITTING,
@@ -121,6 +123,25 @@ def universal_for(
     with work_bar() if progress is None else nullcontext(progress) as report:
         save_surrogate(fit_universal(metric, sets, construction, fitting, report), path)
     return open_surrogate(path)
+
+
+def cheap_form(metric: Metric) -> Metric:
+    """Return a black box of labels as it was learned from its counts, now or before; any other metric as it is.
+
+    At its best threshold it would cost many calls a set. One that cannot be learned so, for it minds the order of rows
+    or what else they hold, stays as it is.
+    """
+    if not (metric.costly and metric.thresholded and metric.counts is None and metric.task == BINARY):
+        return metric
+    path = _cache() / f"counts-{_fingerprint(metric, ASKED, CHECKED)}.safetensors"
+    learned = LearnedCounts(metric.bounded).requires_grad_(False)
+    try:
+        learned.load_state_dict(load_file(path))
+    except (OSError, SafetensorError, RuntimeError):  # not there yet, or damaged: then it is learned
+        learned = fit_counts(metric)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _replace(path, save(learned.state_dict()))
+    return in_counts(metric, learned) if learned.learned else metric
 
 
 def _cache() -> Path:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from metricgrad.black_box import as_metric
-from metricgrad.bundle import open_surrogate, universal_for
+from metricgrad.bundle import cheap_form, open_surrogate, universal_for
 from metricgrad.metrics import Metric
 from metricgrad.sampling import Sets
 from metricgrad.surrogate import Construction, Surrogate, meta_loss
@@ -52,7 +52,8 @@ class SurrogateLoss(nn.Module):
     Attributes
     ----------
     metric : Metric
-        The metric in the form trained on.
+        The metric in the form trained on; a black box of labels at its best threshold as it was learned from its
+        counts, so that refining asks it nothing.
     gap : float
         Running mean of |true - surrogate| over refined sets; NaN before the first.
     skipped : int
@@ -89,7 +90,7 @@ class SurrogateLoss(nn.Module):
         if not isinstance(start, (str, Path, Surrogate)):
             raise TypeError(f"start: expected 'universal', 'scratch', a path or a Surrogate, got {start!r}")
         metric = as_metric(metric)
-        self.metric: Metric = metric.trained(form)
+        self.metric: Metric = (cheap_form(metric) if form == "best" else metric).trained(form)
         self.surrogate = self._started(start, construction, progress)
         if self.surrogate.view.outputs != self.metric.task.outputs:
             raise ValueError(
