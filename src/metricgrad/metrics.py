@@ -26,6 +26,7 @@ from metricgrad.formulas import Counts
 from metricgrad.metric import Metric as Metric
 from metricgrad.metric import checked_sets as checked_sets
 from metricgrad.query_metrics import QUERY_ALIASES, QUERY_FAMILIES, QUERY_METRICS
+from metricgrad.regression_metrics import REGRESSION_ALIASES, REGRESSION_FAMILIES, REGRESSION_METRICS
 from metricgrad.tasks import BINARY, Task
 
 # ---- the built-in metrics ------------------------------------------------------------------------------------------
@@ -117,8 +118,8 @@ def _brief(number: float) -> str:
 
 BINARY_METRICS = (auc, eer, average_precision, error_rate, f1, mcc, jaccard, balanced_error, precision, recall)
 BINARY_FAMILIES: tuple[Callable[..., Metric], ...] = (f_beta, partial_auc, precision_at, recall_at_precision)
-PLAIN = {metric.name: metric for metric in (*BINARY_METRICS, *QUERY_METRICS)}
-FAMILIES = {family.__name__: family for family in (*BINARY_FAMILIES, *QUERY_FAMILIES)}
+PLAIN = {metric.name: metric for metric in (*BINARY_METRICS, *QUERY_METRICS, *REGRESSION_METRICS)}
+FAMILIES = {family.__name__: family for family in (*BINARY_FAMILIES, *QUERY_FAMILIES, *REGRESSION_FAMILIES)}
 ALIASES = {
     "mcr": "error_rate",
     "accuracy": "error_rate",
@@ -128,6 +129,7 @@ ALIASES = {
     "roc_auc": "auc",
     "balanced_accuracy": "balanced_error",
     **QUERY_ALIASES,
+    **REGRESSION_ALIASES,
 }
 WELL_KNOWN = {"accuracy": "accuracy", "balanced_accuracy": "balanced accuracy"}
 """Aliases by which an error is known the other way round: high is good."""
