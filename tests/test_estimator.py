@@ -55,7 +55,9 @@ def same_weights(a: MetricClassifier, b: MetricClassifier) -> bool:
     [MetricClassifier(recipe=TINY), MetricClassifier(method="cross-entropy", model="linear", recipe=STEEP)]
 )
 def test_scikit_learn_finds_nothing_wrong(estimator: MetricClassifier, check: Callable[..., Any]) -> None:
-    check(estimator)
+    given = dict(estimator.get_params())
+    check(estimator)  # raises where something is wrong
+    assert estimator.get_params() == given, "a check, and what it calls, leave what they are given as it is"
 
 
 # ---- what a fitted model says --------------------------------------------------------------------------------------

@@ -10,8 +10,11 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+import numpy as np
 import pytest
+from sklearn.metrics import average_precision_score, f1_score
 from typer.testing import CliRunner
 
 import metricgrad
@@ -78,9 +81,38 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
 
 
+def unseen(names: dict[str, Any]) -> str:
+    return f"F1 on unseen rows: {f1_score(names['y_test'], names['model'].predict(names['X_test'])):.3f}\n"
+
+
+def letters(names: dict[str, Any]) -> str:
+    metric = names["model"].metric
+    assert metric.value(metric([1.0, 1.0, -1.0], [1, 0, 1])) == names["profit"](np.array([1, 0]), np.ones(2)) == 8
+    return ""
+
+
+def followed(names: dict[str, Any]) -> str:
+    known = average_precision_score(names["targets"], names["scores"].detach())
+    assert known > 2 * float(names["targets"].mean())  # twice what chance would give
+    return f"AP {known:.4f} and the surrogate is off by {round(names['loss'].gap, 3)}\n"
+
+
+def of_a_table(names: dict[str, Any]) -> str:
+    frame, model = names["frame"], names["model"]
+    return "\n".join((*model.notes_, f"F1 {f1_score(frame['target'], model.predict(frame)):.3f}")) + "\n"
+
+
+PRINTED = {"make_classification": unseen, "profit": letters, "manual_seed": followed, "load_breast_cancer": of_a_table}
+"""What a block of the README prints by the first call in it, as scikit-learn would say it."""
+
+
 @pytest.mark.parametrize("code", blocks("python"), ids=lambda code: re.search(r"\w+\(", code)[0].rstrip("("))
-def test_the_code_of_the_readme_runs(code: str) -> None:
-    exec(compile(code, "README.md", "exec"), {"__name__": "readme"})
+def test_the_code_of_the_readme_runs_and_prints_what_scikit_learn_would(
+    code: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names: dict[str, Any] = {"__name__": "readme"}
+    exec(compile(code, "README.md", "exec"), names)
+    assert capsys.readouterr().out == PRINTED[request.node.callspec.id](names)
 
 
 @pytest.mark.parametrize("line", [line for block in blocks("sh") for line in block.splitlines()])

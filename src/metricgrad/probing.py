@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -65,10 +67,7 @@ def gradient_cosine(
     scores: Tensor,
     targets: Tensor,
     weights: Tensor | None = None,
-    *,
-    pairs: int = PAIRS,
-    width: float = WIDTH,
-    generator: torch.Generator | None = None,
+    **probes: Any,
 ) -> float:
     """Return the cosine between where a surrogate points and where its smoothed metric does; NaN if that is nowhere.
 
@@ -80,15 +79,13 @@ def gradient_cosine(
         The surrogate and its metric.
     scores, targets, weights : tensor of shape (sets, n)
         Sets kept out of refining.
-    pairs, width, generator
-        See `smoothed_gradients`.
+    **probes
+        `pairs`, `width` and `generator` of `smoothed_gradients`.
     """
     leaf = scores.detach().clone().requires_grad_()
     with torch.enable_grad():
         (own,) = torch.autograd.grad(loss.surrogate(leaf, targets, weights).sum(), leaf)
-    one, other = smoothed_gradients(
-        loss.metric, scores.detach(), targets, weights, pairs=pairs, width=width, generator=generator
-    )
+    one, other = smoothed_gradients(loss.metric, scores.detach(), targets, weights, **probes)
     # Sets count alike, whatever the size of their scores; a gradient is as much larger as they are smaller.
     spread = spread_of(scores.detach(), loss.metric.task)
     own, one, other = (gradient * spread for gradient in (own, one, other))
