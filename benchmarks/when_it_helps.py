@@ -137,13 +137,15 @@ def _cells(found: pd.DataFrame) -> str:
 def size_part(found: pd.DataFrame, rare: dict[tuple[str, int], int], shares: dict[str, float]) -> str:
     """Say what the number of rows does, and where rows are too few to say."""
     left_out = (
-        f" In brackets, and in neither mean nor picture: fewer than {spelt(FEW)} test rows of the rarer class, where a"
-        " loss is mostly luck."
+        f" In brackets: fewer than {spelt(FEW)} test rows of the rarer class, where a loss is mostly luck; such a"
+        " dataset is not in the mean, and such a cell not in the picture."
         if any(rare[dataset, rows] < FEW for rows, dataset, *_ in found.index)
         else ""
     )
+    metrics = spelt(found.index.get_level_values("metric").nunique())
     return f"""The linear model on fewer rows, drawn by the seed, classes in proportion; a dataset that has fewer than
-{ROWS:,} is used whole there. Mean over metrics, {spread(found["seeds"])} seeds.{left_out}
+{ROWS:,} is used whole there. Mean over {metrics} metrics, the same seeds at every size ({spread(found["seeds"])} a
+cell).{left_out}
 
 {size_table(found, rare, shares)}
 
@@ -209,11 +211,11 @@ def _worse_run(r: dict[str, Any]) -> str:
     )
 
 
-def measured_part(sizes: bool) -> str:
+def measured_part(sizes: Sequence[int]) -> str:
     """Say by which commands, on which rows and by which code all this was made."""
     of_sizes = (
-        " `python benchmarks/win.py --rows 2000,6000,20000 --models linear --methods sl-r,cross-entropy --results"
-        " results/sizes`,"
+        f" `python benchmarks/win.py --rows {','.join(map(str, sizes))} --models linear --methods sl-r,cross-entropy"
+        " --results results/sizes`,"
         if sizes
         else ""
     )
@@ -280,7 +282,7 @@ hardly differ, and a correlation says little.
 
 ## How it was measured
 
-{measured_part(sizes)}
+{measured_part(sorted({record.setting.rows for record in read_records(SIZES)}) if sizes else ())}
 """)
 
 

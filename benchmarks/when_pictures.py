@@ -82,7 +82,8 @@ def draw_sizes(found: pd.DataFrame, shares: dict[str, float]) -> Figure:
     sizes = sorted(set(means.index.get_level_values("rows")))
     for number, dataset in enumerate(sorted(shares, key=shares.__getitem__)):
         own = means[means.index.get_level_values("dataset") == dataset]
-        axes.plot(own.index.get_level_values("rows"), own, "o-", color=f"C{number}", label=dataset, lw=1.5, ms=4)
+        if len(own):
+            axes.plot(own.index.get_level_values("rows"), own, "o-", color=f"C{number}", label=dataset, lw=1.5, ms=4)
     axes.set_xscale("log")
     axes.set_xticks(sizes, [f"{rows:,}" for rows in sizes])
     axes.minorticks_off()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterable
+from functools import reduce
 from pathlib import Path
 
 import pandas as pd
@@ -99,10 +100,15 @@ def clearly(cells: pd.DataFrame) -> str:
 
 
 def size_gains(results: Path, sizes: Path) -> pd.DataFrame:
-    """Return the gains of the linear model for every number of rows, the one of all other results included."""
+    """Return the gains of the linear model for every number of rows, the one of all other results included.
+
+    Only cells and seeds that are stored at every size count, so that sizes can be compared.
+    """
     stored = sorted({record.setting.rows for record in read_records(sizes)})
-    found = {rows: gains(losses(sizes, rows)) for rows in stored} | {ROWS: gains(losses(results))}
-    return at(pd.concat(found, names=["rows"]), model="linear")
+    frames = {rows: losses(sizes, rows) for rows in stored} | {ROWS: losses(results)}
+    both = {rows: at(frame, model="linear")[["sl-r", RIVAL]].dropna() for rows, frame in frames.items()}
+    shared = reduce(pd.Index.intersection, (frame.index for frame in both.values()))
+    return pd.concat({rows: gains(frame.loc[shared]) for rows, frame in both.items()}, names=["rows"])
 
 
 def rare_rows(records: Iterable[Record]) -> dict[tuple[str, int], int]:
@@ -168,16 +174,21 @@ def rival_table(frame: pd.DataFrame) -> str:
 
 
 def size_table(found: pd.DataFrame, rare: dict[tuple[str, int], int], shares: dict[str, float]) -> str:
-    """Write the mean gain by dataset and number of rows, in brackets where the test rows are too few to say."""
+    """Write the mean gain by dataset and number of rows, in brackets where the test rows are too few to say.
+
+    The mean is that of the datasets which have enough of them at every size.
+    """
     sizes = sorted(set(found.index.get_level_values("rows")))
     means = found["gain"].groupby(level=["dataset", "rows"]).mean()
-    lines = []
-    for dataset in sorted(shares, key=shares.__getitem__):
-        shown = [f"{means[dataset, rows]:+.1%}" if (dataset, rows) in means.index else "" for rows in sizes]
-        few = [rare.get((dataset, rows), FEW) < FEW for rows in sizes]
+    there = means.index.get_level_values("dataset")
+    lines, counted = [], []
+    for dataset in sorted(set(there), key=shares.__getitem__):
+        few = [rare[dataset, rows] < FEW for rows in sizes]
+        shown = [f"{means[dataset, rows]:+.1%}" for rows in sizes]
         lines.append([dataset, *(f"({text})" if too_few else text for text, too_few in zip(shown, few, strict=True))])
-    enough = means[[rare.get(place, FEW) >= FEW for place in means.index]].groupby(level="rows").mean()
-    lines.append(["**mean**", *(f"**{enough[rows]:+.1%}**" for rows in sizes)])
+        counted += [] if any(few) else [dataset]
+    enough = means[there.isin(counted)].groupby(level="rows").mean()
+    lines += [["**mean**", *(f"**{enough[rows]:+.1%}**" for rows in sizes)]] if counted else []
     return markdown(["dataset", *(f"{rows:,} rows" for rows in sizes)], lines)
 
 

@@ -146,13 +146,16 @@ def test_seeds_are_one_number_only_if_all_cells_have_as_many(win: ModuleType, wh
     assert "(seeds: linear 5, 30 units 4 to 5)" in when.opening(win.gains(losses))
 
 
-def test_gains_by_size_are_paired_within_a_size_and_few_rows_stay_out_of_the_mean(
+def test_gains_by_size_are_of_the_same_cells_and_seeds_at_every_size(
     tmp_path: Path, win: ModuleType, when: ModuleType
 ) -> None:
     folders = {2_000: tmp_path / "sizes", win.ROWS: tmp_path / "win"}
     for rows, folder in folders.items():
-        for seed in (100, 101):
-            for dataset, ours, theirs in (("a9a", 0.1, 0.2), ("susy", rows / 100_000, 0.8)):
+        for seed in (100, 101, 102):
+            for dataset, ours, theirs in (("a9a", 0.1, 0.2), ("susy", rows / 100_000, 0.8), ("skin", 0.1, 0.2)):
+                if rows == 2_000 and (seed == 102 or dataset == "skin"):
+                    continue  # not yet
+                ours = 0.0 if seed == 102 else ours
                 how = {"model": "linear", "rows": rows}
                 test = {"rows": {"train": 60, "validation": 20, "test": 12 if dataset == "a9a" else rows}}
                 add(Store(folder / "runs.jsonl"), run(dataset, "f1", "sl-r", seed, **how), ours, **test)
@@ -162,8 +165,8 @@ def test_gains_by_size_are_paired_within_a_size_and_few_rows_stay_out_of_the_mea
         {(2_000, "a9a"): 0.5, (2_000, "susy"): 0.975, (60_000, "a9a"): 0.5, (60_000, "susy"): 0.25}
     )
     rare = when.rare_rows([*when.read_records(folders[2_000]), *when.read_records(folders[win.ROWS])])
-    text = " ".join(when.size_part(found, rare, {"a9a": 0.25, "susy": 0.25}).split())
-    assert "2 seeds. In brackets, and in neither mean nor picture: fewer than ten test rows" in text
+    text = " ".join(when.size_part(found, rare, {"a9a": 0.25, "susy": 0.25, "skin": 0.25}).split())
+    assert "the same seeds at every size (2 a cell). In brackets: fewer than ten test rows" in text
     assert "| a9a | (+50.0%) | (+50.0%) | | susy | +97.5% | +25.0% | | **mean** | **+97.5%** | **+25.0%** |" in text
 
 
