@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from copy import copy
 from itertools import repeat
 
 import torch
@@ -33,14 +34,16 @@ class Draws:
         strata = None if natural else task.strata(rows.y)
         shares = None if strata is None else self._shares(strata, recipe)
         size = max(min(recipe.set_size, len(rows.y)), 2)
+        sampler: Sampler
+        if rows.members is not None:
+            sampler = GroupSampler(rows.members, rows.w)
+        else:
+            alike = torch.zeros(len(rows.y)) if strata is None else strata
+            sampler = SetSampler(alike, size, shares, recipe.restore, rows.w)
         self.streams: dict[str, Sampler] = {}
         for away, name in enumerate(("follow", "refine", "trust")):
-            generator = torch.Generator().manual_seed(seed + away * 2**32)
-            if rows.members is not None:
-                self.streams[name] = GroupSampler(rows.members, rows.w, generator)
-            else:
-                alike = torch.zeros(len(rows.y)) if strata is None else strata
-                self.streams[name] = SetSampler(alike, size, shares, recipe.restore, rows.w, generator)
+            self.streams[name] = copy(sampler)  # where the rows of each class lie is kept once
+            self.streams[name].generator = torch.Generator().manual_seed(seed + away * 2**32)
 
     def _shares(self, strata: Tensor, recipe: Recipe) -> float | list[float] | None:
         if self.task.outputs:
