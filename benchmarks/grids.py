@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import time
 import warnings
 from collections.abc import Iterator
 from copy import deepcopy
@@ -18,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from measuring import FOLDER, claim, in_turns, middle, own_word, ratio, seconds, store
+from measuring import FOLDER, claim, in_turns, middle, processor_seconds, ratio, seconds, store
 from metricgrad.experiments import BUDGETS, Run, execute, jobs_of, prepared, table2_runs
 from metricgrad.grid import run_grid
 from metricgrad.guard import Guard
@@ -60,17 +59,11 @@ def main() -> int:
     torch.set_num_threads(1)
     runs = table2_runs(["honest"], datasets=[asked.dataset], seeds=[0], changes=cut(asked.share))
     (job,) = jobs_of(runs)
-
-    def processor(work: object) -> float:
-        begun = time.process_time()
-        work()  # type: ignore[operator]
-        return time.process_time() - begun
-
     contestants = {
-        "fleet": lambda: processor(lambda: list(execute(job, ["honest"], brief=True))),
-        "one after the other": lambda: processor(lambda: [list(alone(run)) for run in runs]),
+        "fleet": lambda: list(execute(job, ["honest"], brief=True)),
+        "one after the other": lambda: [list(alone(run)) for run in runs],
     }
-    times = in_turns(contestants, asked.repeats, timed=own_word, warm=False, what=f"{len(runs)} runs")
+    times = in_turns(contestants, asked.repeats, timed=processor_seconds, warm=False, what=f"{len(runs)} runs")
     cores = os.cpu_count() or 1
     ways = {
         "fleet": contestants["fleet"],

@@ -37,6 +37,13 @@ def seconds(run: Contestant) -> float:
     return time.perf_counter() - start
 
 
+def processor_seconds(run: Contestant) -> float:
+    """Return the processor time of a call: of one thread, what one waits for on an idle machine."""
+    start = time.process_time()
+    run()
+    return time.process_time() - start
+
+
 def own_word(run: Contestant) -> float:
     """Take what a contestant that times itself returns, where its set-up is not to count."""
     return float(run())
@@ -59,7 +66,7 @@ def in_turns(
     repeats : int
         Laps that count.
     timed : callable
-        `seconds`, or `own_word` for contestants that time themselves.
+        `seconds`, `processor_seconds`, or `own_word` for contestants that time themselves.
     warm : bool
         Whether a lap that does not count goes first.
     what : str

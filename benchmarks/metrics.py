@@ -1,7 +1,7 @@
 """How much faster the built-in metrics are than scikit-learn and torchmetrics, as ratios within one run.
 
 Many sets: the vectorised metric on all sets, against one call a set. One large set: against one call. Contestants take
-turns, so that a busy machine slows all of them; the median of the ratios counts, and its quartiles say how sure it is.
+turns, on one thread, timed by the processor; the median of the ratios counts, and its quartiles say how sure it is.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import torchmetrics.functional.classification as tm
 from rich.console import Console
 from rich.table import Table
 
-from measuring import FOLDER, claim, in_turns, middle, own_word, ratio, say, seconds, store
+from measuring import FOLDER, claim, in_turns, middle, own_word, processor_seconds, ratio, say, store
 from metricgrad.metrics import Metric, builtin_metrics
 
 Contestant = Callable[[Any, Any], Any]
@@ -139,7 +139,10 @@ def made_up(shape: tuple[int, ...], seed: int = 0) -> tuple[torch.Tensor, torch.
 def ratios(ours: Callable[[], Any], theirs: Callable[[], Any], share: float, repeats: int) -> dict[str, float]:
     """Time both in turns; `share` is the part of the sets that the other side was given, and scales its time up."""
     # Ours is far the shorter where the ratio is large: the median of a few runs beside each of theirs steadies it.
-    contestants = {"ours": lambda: median(seconds(ours) for _ in range(3)), "theirs": lambda: seconds(theirs) / share}
+    contestants = {
+        "ours": lambda: median(processor_seconds(ours) for _ in range(3)),
+        "theirs": lambda: processor_seconds(theirs) / share,
+    }
     times = in_turns(contestants, repeats, timed=own_word)
     took = {f"{name}_ms": 1e3 * own for name, own in middle(times).items()}
     return {**ratio(times["theirs"], times["ours"]), **took}
