@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from metricgrad.compare import compare as compare
     from metricgrad.contest import Contest as Contest
     from metricgrad.contest_page import write_contest as write_contest
+    from metricgrad.decision import best_offsets as best_offsets
     from metricgrad.estimator import MetricClassifier as MetricClassifier
     from metricgrad.folder import load as load
     from metricgrad.folder import save as save
@@ -44,6 +45,7 @@ __all__ = [
     "TableClassifier",
     "__version__",
     "as_metric",
+    "best_offsets",
     "best_threshold",
     "black_box",
     "compare",
@@ -67,6 +69,7 @@ _HOMES = {
     "SurrogateLoss": "loss",
     "TableClassifier": "table_classifier",
     "as_metric": "black_box",
+    "best_offsets": "decision",
     "best_threshold": "threshold",
     "black_box": "black_box",
     "compare": "compare",

@@ -154,12 +154,14 @@ def metrics() -> None:
 
     for metric in builtin_metrics(None):
         better = "higher is better" if metric.higher_is_better else "lower is better"
-        threshold = "; the threshold matters" if metric.thresholded else ""
+        cut = "the offsets matter" if metric.task.outputs else "the threshold matters"
         task = "" if metric.task == BINARY else f"; of {metric.task.name}"
-        typer.echo(f"{metric.name:<26}{metric.label}, {better}{threshold}{task}\n    {metric.explanation}")
+        decided = f"; {cut}" if metric.thresholded else ""
+        typer.echo(f"{metric.name:<33}{metric.label}, {better}{decided}{task}\n    {metric.explanation}")
     typer.echo(f"\nOther names: {', '.join(f'{alias} = {name}' for alias, name in ALIASES.items())}.")
     typer.echo(f"{', '.join(FAMILIES)} take any other number: f_beta(0.5).")
-    typer.echo("Where the threshold matters, best_f1 and the like cut each set at its own best threshold.")
+    typer.echo("Where the threshold matters, best_f1 and the like cut each set at its own best threshold;")
+    typer.echo("where offsets of the classes or labels do, best_macro_f1 and the like take the best of each set.")
 
 
 # ---- universal surrogates ------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from metricgrad import formulas
 from metricgrad.curves import counting_dtype
-from metricgrad.formulas import Counts, Function
+from metricgrad.formulas import Function
 from metricgrad.tasks import BINARY, Task
 
 
@@ -35,10 +36,10 @@ class Metric:
     thresholded : bool
         Whether the loss depends on where scores are cut.
     counts : callable, optional
-        For a thresholded metric of confusion counts: the loss from the counts. It gives the best-threshold form and
-        the exact search of a threshold.
+        For a thresholded metric of confusion counts, or of the counts of every class: the loss from the counts. It
+        makes the search of a threshold, or of offsets, exact.
     best_function : callable, optional
-        For a thresholded metric without counts: the loss at the best threshold it can find.
+        For a thresholded metric without confusion counts: the loss at the best threshold, or offsets, it can find.
     takes_weights : bool
         Whether rows may weigh differently.
     bounded : bool
@@ -71,7 +72,7 @@ class Metric:
     explanation: str = field(default="", repr=False)
     known_as: tuple[float, float] = field(default=(1.0, 0.0), repr=False)
     thresholded: bool = field(default=False, repr=False)
-    counts: Counts | None = field(default=None, repr=False)
+    counts: Callable[[Any], Tensor] | None = field(default=None, repr=False)
     best_function: Function | None = field(default=None, repr=False)
     takes_weights: bool = field(default=True, repr=False)
     bounded: bool = field(default=True, repr=False)
@@ -93,18 +94,20 @@ class Metric:
 
     @property
     def best(self) -> Metric:
-        """The same metric at the best threshold of the set itself; a metric without a threshold is its own."""
+        """The same metric at the best threshold, or offsets, of the set itself; one that needs none is its own."""
         if not self.thresholded:
             return self
-        function = partial(formulas.at_best, counts=self.counts) if self.counts else self.best_function
+        counted = partial(formulas.at_best, counts=self.counts) if self.counts else None
+        function = self.best_function or counted
         if function is None:
             raise ValueError(f"metric: {self.name!r} has no best-threshold form: no counts, no best_function")
+        cut = "offsets" if self.task.outputs else "threshold"
         return replace(
             self,
             name=f"best_{self.name}",
             function=function,
             label=f"best {self.label}",
-            explanation=f"{self.explanation.rstrip('.')}, at the best threshold of the set itself.",
+            explanation=f"{self.explanation.rstrip('.')}, at the best {cut} of the set itself.",
             thresholded=False,
             counts=None,
             best_function=None,
@@ -190,3 +193,14 @@ def _spread(name: str, values: Tensor, shape: torch.Size, device: torch.device) 
 def _first(values: Tensor, wrong: Tensor) -> str:
     where = tuple(int(i) for i in wrong.nonzero()[0])
     return f"{values[where].item()} at index {where if len(where) > 1 else where[0]}"
+
+
+def whole_number(name: str, value: Any) -> int:
+    """Return a setting that counts something, or raise an error that quotes it."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = float("nan")
+    if isinstance(value, bool) or not 1 <= number <= 1e6 or number != int(number):
+        raise ValueError(f"{name}: expected a whole number from 1 to 1000000, got {value!r}")
+    return int(number)

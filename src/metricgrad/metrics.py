@@ -22,7 +22,9 @@ from functools import partial
 from typing import Any
 
 from metricgrad import formulas
+from metricgrad.class_metrics import CLASS_ALIASES, CLASS_FAMILIES, CLASS_METRICS
 from metricgrad.formulas import Counts
+from metricgrad.label_metrics import LABEL_ALIASES, LABEL_METRICS
 from metricgrad.metric import Metric as Metric
 from metricgrad.metric import checked_sets as checked_sets
 from metricgrad.query_metrics import QUERY_ALIASES, QUERY_FAMILIES, QUERY_METRICS
@@ -118,8 +120,10 @@ def _brief(number: float) -> str:
 
 BINARY_METRICS = (auc, eer, average_precision, error_rate, f1, mcc, jaccard, balanced_error, precision, recall)
 BINARY_FAMILIES: tuple[Callable[..., Metric], ...] = (f_beta, partial_auc, precision_at, recall_at_precision)
-PLAIN = {metric.name: metric for metric in (*BINARY_METRICS, *QUERY_METRICS, *REGRESSION_METRICS)}
-FAMILIES = {family.__name__: family for family in (*BINARY_FAMILIES, *QUERY_FAMILIES, *REGRESSION_FAMILIES)}
+TASK_METRICS = (*CLASS_METRICS, *LABEL_METRICS, *QUERY_METRICS, *REGRESSION_METRICS)
+TASK_FAMILIES = (*CLASS_FAMILIES, *QUERY_FAMILIES, *REGRESSION_FAMILIES)
+PLAIN = {metric.name: metric for metric in (*BINARY_METRICS, *TASK_METRICS)}
+FAMILIES = {family.__name__: family for family in (*BINARY_FAMILIES, *TASK_FAMILIES)}
 ALIASES = {
     "mcr": "error_rate",
     "accuracy": "error_rate",
@@ -128,10 +132,17 @@ ALIASES = {
     "iou": "jaccard",
     "roc_auc": "auc",
     "balanced_accuracy": "balanced_error",
+    **CLASS_ALIASES,
+    **LABEL_ALIASES,
     **QUERY_ALIASES,
     **REGRESSION_ALIASES,
 }
-WELL_KNOWN = {"accuracy": "accuracy", "balanced_accuracy": "balanced accuracy"}
+WELL_KNOWN = {
+    "accuracy": "accuracy",
+    "balanced_accuracy": "balanced accuracy",
+    "multiclass_accuracy": "accuracy",
+    "multiclass_balanced_accuracy": "balanced accuracy",
+}
 """Aliases by which an error is known the other way round: high is good."""
 PAPER = ("auc", "eer", "average_precision", "error_rate", "f1", "mcc", "jaccard")
 """The seven losses of the paper, in the order of its Table 2."""
@@ -146,7 +157,7 @@ def builtin_metrics(task: Task | None = BINARY) -> list[Metric]:
 def get_metric(name: str) -> Metric:
     """Find a metric by name: `"f1"`, `"best_f1"`, `"partial_auc(0.05)"`, or an alias of the paper such as `"mcr"`.
 
-    Those of other tasks are found too: `"ndcg(10)"` is one of rankings.
+    Those of other tasks are found too: `"macro_f1"` is one of classes, `"ndcg(10)"` of rankings.
     """
     if not isinstance(name, str):
         raise TypeError(f"metric: expected a name, got {type(name).__name__}")

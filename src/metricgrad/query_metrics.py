@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from metricgrad import query_formulas
 from metricgrad.formulas import Function
-from metricgrad.metric import Metric
+from metricgrad.metric import Metric, whole_number
 from metricgrad.tasks import RANKING
 
 
@@ -27,26 +26,16 @@ mrr = _of_queries("mrr", query_formulas.mrr_loss, "MRR", "One over the rank of t
 
 def ndcg(k: int = 10) -> Metric:
     """Discounted gain of the first k documents over that of the best order, with gains of 2^grade - 1."""
-    k = _whole("k", k)
+    k = whole_number("k", k)
     explanation = f"Gain of the first {k} documents, discounted by rank, over that of the best order."
     return _of_queries(f"ndcg({k})", partial(query_formulas.ndcg_loss, k=k), f"NDCG@{k}", explanation)
 
 
 def err(max_grade: int = 4) -> Metric:
     """Reciprocal rank at which a user is expected to stop, in grades up to a largest one."""
-    max_grade = _whole("max_grade", max_grade)
+    max_grade = whole_number("max_grade", max_grade)
     explanation = f"Reciprocal rank at which a user is expected to stop, by grades from 0 to {max_grade}."
     return _of_queries(f"err({max_grade})", partial(query_formulas.err_loss, max_grade=max_grade), "ERR", explanation)
-
-
-def _whole(name: str, value: Any) -> int:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = float("nan")
-    if isinstance(value, bool) or not 1 <= number <= 1e6 or number != int(number):
-        raise ValueError(f"{name}: expected a whole number from 1 to 1000000, got {value!r}")
-    return int(number)
 
 
 QUERY_METRICS = (mean_average_precision, mrr)
