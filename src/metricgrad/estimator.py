@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from copy import deepcopy
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from metricgrad.baselines import BASELINES, TUNED
 from metricgrad.black_box import as_metric
+from metricgrad.cross_validation import check_folds, cross_validated
+from metricgrad.decision import best_offsets
 from metricgrad.guard import Rows
+from metricgrad.labels import checked_columns, known_labels, learn_labels
 from metricgrad.metric_estimator import (
     DTYPES,
     METHODS,
@@ -34,16 +38,18 @@ from metricgrad.metrics import Metric
 from metricgrad.model import Scorer, build_model
 from metricgrad.progress import work_bar
 from metricgrad.recipe import Recipe, get_recipe
-from metricgrad.splits import Split, folds, split, split_at
+from metricgrad.splits import Split, split, split_at
 from metricgrad.table import Table, checked_weights, merged
+from metricgrad.tasks import BINARY, Task
 from metricgrad.threshold import best_threshold
 from metricgrad.trainer import Round
 
-FOLDS = 5
-
 
 class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
-    """Binary classifier trained directly for a metric, by a surrogate of it that is learned along the way.
+    """Classifier trained directly for a metric, by a surrogate of it that is learned along the way.
+
+    The metric says what is predicted: two classes (`"f1"`), several (`"macro_f1"`), or several labels a row
+    (`"sample_f1"`).
 
     Parameters
     ----------
@@ -51,14 +57,16 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         What the model is judged by: `"f1"`, `"average_precision"`, `"partial_auc(0.05)"`, `black_box(profit)` ...
     method : str
         `"sl-r"` (universal surrogate, refined), `"sl-s"` (from scratch), `"sl-u"` (universal, frozen), or one of
-        `metricgrad.baselines`: `"cross-entropy"`, `"focal"`, `"aucm"` ... (`"cost-sensitive"` trains six models).
+        `metricgrad.baselines`: `"cross-entropy"`, `"focal"`, `"aucm"` ... (`"cost-sensitive"` trains six models). For
+        several outputs cross-entropy alone, that of the softmax or of each label.
     model : {"mlp", "small", "linear"}, torch module or factory
         The paper's network, 30 units, a linear model, a module (copied), or a callable `features -> module`.
     recipe : Recipe or {"default", "paper"}
         How to train.
     threshold : {"validation", "cv"} or float
         Where scores are cut: at the best threshold of the validation rows, of 5-fold cross-validation (as the paper
-        says; trains six models), or as given. Metrics of the ranking alone are cut at 0.
+        says; trains six models), or as given. Metrics of the ranking alone are cut at 0. Of several classes each gets
+        an offset, of several labels each a threshold, on validation rows.
     validation_fraction : float
         Share of the rows kept for choosing checkpoint and threshold.
     standardise : bool, optional
@@ -79,9 +87,9 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
 
     Attributes
     ----------
-    classes_ : ndarray of shape (2,)
-        The labels; the second is the positive one.
-    threshold_ : float
+    classes_ : ndarray of shape (2,) or (classes,)
+        The labels; of two, the second is the positive one.
+    threshold_ : float or ndarray of shape (classes,)
         Where the raw scores of the model are cut; `decision_function` is already shifted by it.
     network_ : torch module
         The trained model, on scaled features.
@@ -137,7 +145,12 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
     # ---- fitting ---------------------------------------------------------------------------------------------------
 
     def fit(
-        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, validation: ArrayLike | None = None
+        self,
+        X: Any,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        validation: ArrayLike | None = None,
+        columns: Mapping[str, ArrayLike] | None = None,
     ) -> MetricClassifier:
         """Train on a table.
 
@@ -145,25 +158,29 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         ----------
         X : array-like or sparse matrix of shape (rows, features)
             Features.
-        y : array-like of shape (rows,)
-            Labels, two of them.
+        y : array-like of shape (rows,) or (rows, labels)
+            Labels: two of them, or as many as the metric is for; of several labels a row, 0 or 1 for each.
         sample_weight : array-like of shape (rows,), optional
             How much each row counts, in training and in the metric.
         validation : array-like, optional
             Numbers of the rows, or True for each row, to choose checkpoint and threshold on; a stratified share of
             them, `validation_fraction`, if not given.
+        columns : mapping of str to array-like of shape (rows,), optional
+            What the metric must know of the rows beside their labels, if it is a black box with columns.
 
         Returns
         -------
         self
         """
         metric, recipe = as_metric(self.metric), get_recipe(self.recipe)
-        self._check_arguments()
+        self._check_arguments(metric.task)
         seed = seed_of(self.random_state)
         start = self.network_ if self.warm_start and hasattr(self, "network_") else None
-        table = self._table(X, y, sample_weight, metric, going_on=start is not None, merge=validation is None)
-        parts = self._parts(table.targets, validation, seed)
-        if len(np.unique(table.targets[parts.validation])) < 2:
+        merge = validation is None and not metric.task.several
+        table = self._table(X, y, sample_weight, metric, going_on=start is not None, merge=merge)
+        table = replace(table, columns=checked_columns(columns, metric, len(table.targets)))
+        parts = self._parts(table.strata, validation, seed, metric.task)
+        if metric.task.classes and len(np.unique(table.targets[parts.validation])) < 2:
             why = "y: one class has a single row, so " if validation is None else "validation: "
             warnings.warn(f"{why}the validation rows hold one class only", stacklevel=2)
         with torch.random.fork_rng(devices=[]):
@@ -171,25 +188,27 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
             self.network_, self.history_, self.interrupted_, self.verdict_ = trained
             kept = table.rows(parts.validation)
             self.threshold_ = self._choose_threshold(table, kept, metric, recipe, seed)
-        shifted = scores_in_double(self.network_, kept.x) - self.threshold_
+        shifted = scores_in_double(self.network_, kept.x) - torch.as_tensor(self.threshold_)
         self.validation_loss_ = float(metric(shifted, kept.y, kept.w))
         return self
 
-    def _check_arguments(self) -> None:
-        self._check_training((*METHODS, *BASELINES))
+    def _check_arguments(self, task: Task) -> None:
+        self._check_training((*METHODS, *(("cross-entropy",) if task.several else BASELINES)))
+        if task.outputs and self.threshold == "cv":
+            raise ValueError("threshold: expected 'validation' or a number for several outputs, got 'cv'")
         if self.threshold not in ("validation", "cv") and not is_finite(self.threshold):
             raise ValueError(f"threshold: expected 'validation', 'cv' or a finite number, got {self.threshold!r}")
 
-    def _parts(self, targets: Array, validation: ArrayLike | None, seed: int) -> Split:
+    def _parts(self, targets: Array, validation: ArrayLike | None, seed: int, task: Task) -> Split:
         """Split the rows where the user says, or else by chance."""
         if validation is None:
             if self.threshold == "cv":
-                _check_folds(targets)
+                check_folds(targets)
             return split(targets, seed, test=0.0, validation=self.validation_fraction)
         if self.threshold == "cv":
             raise ValueError("threshold: expected no 'cv' where validation rows are given, for it makes its own folds")
         parts = split_at(validation, len(targets))
-        if len(np.unique(targets[parts.train])) < 2:
+        if task.classes and len(np.unique(targets[parts.train])) < 2:
             raise ValueError("validation: expected to leave both classes to train on, got one class only")
         return parts
 
@@ -197,7 +216,7 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, metric: Metric, going_on: bool, merge: bool
     ) -> Table:
         """Check what the user gave, merge equal rows and scale; a warm start keeps scale, classes and features."""
-        X, targets = self._checked_table(X, y, going_on)
+        X, targets = self._checked_table(X, y, going_on, metric.task)
         weights = None if sample_weight is None else checked_weights(sample_weight, X)
         if weights is not None and not metric.takes_weights and np.ptp(weights):
             raise ValueError(
@@ -207,25 +226,21 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         if metric.takes_weights and merge:
             X, targets, weights = merged(X, targets, weights)
         heavy = targets if weights is None else targets[weights > 0]
-        if len(np.unique(heavy)) < 2:
+        if metric.task.classes and len(np.unique(heavy)) < 2:
             raise ValueError("sample_weight: expected a positive weight in both classes, got one class of zeros")
         if not going_on:
             self._learn_scale(X, weights)
-        return Table(X, self.centre_, self.scale_, targets, weights)
+        classes = len(self.classes_) if metric.task.name == "multiclass" else 0
+        return Table(X, self.centre_, self.scale_, targets, weights, classes)
 
-    def _checked_table(self, X: Any, y: ArrayLike, going_on: bool) -> tuple[Any, Array]:
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=DTYPES, ensure_min_samples=2, reset=not going_on)
-        check_classification_targets(y)
-        kind = type_of_target(y, input_name="y", raise_unknown=True)
-        classes, targets = np.unique(y, return_inverse=True)
-        if kind != "binary" or len(classes) > 2:
-            raise ValueError(f"Only binary classification is supported. The type of the target is {kind}.")
-        if len(classes) < 2:
-            raise ValueError(f"y: expected two classes, got one class only: {classes[0]!r}")
+    def _checked_table(self, X: Any, y: ArrayLike, going_on: bool, task: Task) -> tuple[Any, Array]:
+        how = {"accept_sparse": "csr", "dtype": DTYPES, "ensure_min_samples": 2, "reset": not going_on}
+        X, given = validate_data(self, X, y, multi_output=task.name == "multilabel", **how)
+        classes, targets = learn_labels(given, task)
         if going_on and not np.array_equal(classes, self.classes_):
             raise ValueError(f"y: expected the classes of the last fit, {self.classes_}, to go on, got {classes}")
         self.classes_ = classes
-        return X, targets.astype(np.int8)
+        return X, targets
 
     def _train(
         self,
@@ -238,7 +253,8 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         start: Scorer | None = None,
     ) -> Trained:
         """Train a network; for a baseline with a setting, one for each, and the best on validation rows is kept."""
-        network = build_model(self.model, table.X.shape[1], seed) if start is None else deepcopy(start).float()
+        outputs = len(self.classes_) if metric.task.outputs else None
+        network = build_model(self.model, table.X.shape[1], seed, outputs) if start is None else deepcopy(start).float()
         rows, kept = table.drawn(training, recipe.set_size), table.rows(validation)
         check_fit(network, rows.x[:2])
         if self.method not in TUNED:
@@ -255,57 +271,61 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         best = min(runs, key=lambda run: float(judge(scores_in_double(run.network, kept.x), kept.y, kept.w)))
         return best._replace(interrupted=runs[-1].interrupted)
 
-    def _choose_threshold(self, table: Table, kept: Rows, metric: Metric, recipe: Recipe, seed: int) -> float:
+    def _choose_threshold(self, table: Table, kept: Rows, metric: Metric, recipe: Recipe, seed: int) -> float | Array:
+        if metric.task.outputs:
+            return self._choose_offsets(kept, metric, recipe)
         if not isinstance(self.threshold, str):
             return float(self.threshold)
         if not metric.thresholded or recipe.form == "zero":
             return 0.0
         if self.threshold == "cv" and not self.interrupted_:
-            found = self._cross_validated(table, metric, recipe, seed)
+            trained = partial(self._train, table, metric=metric, recipe=recipe, seed=seed)
+            found = cross_validated(trained, self.network_, table, metric, seed, self.validation_fraction)
+            self.interrupted_ = found is None
             if found is not None:
                 return found
         return best_threshold(metric, scores_in_double(self.network_, kept.x), kept.y, kept.w)
 
-    def _cross_validated(self, table: Table, metric: Metric, recipe: Recipe, seed: int) -> float | None:
-        """Choose the threshold on rows no model has seen: standardised scores of five models, each on its own fold.
-
-        None if the user stopped one of them.
-        """
-        scores, order = [], []
-        for training, held_out in folds(table.targets, FOLDS, seed):
-            inner = split(table.targets[training], seed, test=0.0, validation=self.validation_fraction)
-            parts = training[inner.train], training[inner.validation]
-            network, _, self.interrupted_, _ = self._train(table, *parts, metric, recipe, seed)
-            if self.interrupted_:
-                return None
-            unseen = scores_in_double(network, table.rows(held_out).x)
-            scores.append((unseen - unseen.mean()) / unseen.std(correction=0).clamp(min=1e-12))
-            order.append(held_out)
-        pooled = table.rows(np.concatenate(order))
-        cut = best_threshold(metric, torch.cat(scores), pooled.y, pooled.w)
-        own = scores_in_double(self.network_, table.rows(np.arange(len(table.targets))).x)
-        return float(own.mean() + cut * own.std(correction=0))
+    def _choose_offsets(self, kept: Rows, metric: Metric, recipe: Recipe) -> Array:
+        """Return what is taken from the score of every class or label before it decides."""
+        if not isinstance(self.threshold, str):
+            return np.full(len(self.classes_), float(self.threshold))
+        if not metric.thresholded or recipe.form == "zero":
+            return np.zeros(len(self.classes_))
+        offsets = best_offsets(metric, scores_in_double(self.network_, kept.x), kept.y, kept.w)
+        return np.asarray(-offsets.numpy())
 
     # ---- using -----------------------------------------------------------------------------------------------------
 
     def decision_function(self, X: Any) -> Array:
-        """Return scores, shifted so that the threshold is zero: `(rows,)`."""
+        """Return scores, shifted so that the threshold is zero: `(rows,)`, or `(rows, classes)` of several."""
         check_is_fitted(self, "threshold_")
         return np.asarray(self._raw_scores(X).numpy() - self.threshold_)
 
     def predict(self, X: Any) -> Array:
-        """Return labels: the second class where the decision function is at least zero."""
-        found = self.decision_function(X) >= 0
-        return np.asarray(self.classes_[found.astype(int)])
+        """Return labels: the second class where the decision function is at least zero, or the highest of several.
 
-    def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        Of several labels a row, `(rows, labels)`: 1 for each whose decision function is at least zero.
+        """
+        decision = self.decision_function(X)
+        if decision.ndim > 1 and as_metric(self.metric).task.name == "multiclass":
+            return np.asarray(self.classes_[decision.argmax(-1)])
+        found = (decision >= 0).astype(int)
+        return found if decision.ndim > 1 else np.asarray(self.classes_[found])
+
+    def score(
+        self,
+        X: Any,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        columns: Mapping[str, ArrayLike] | None = None,
+    ) -> float:
         """Return the chosen metric as people know it (F1 0.69), or negated if they want it low, as scorers do."""
         metric = as_metric(self.metric)
         scores = self.decision_function(X)
-        unknown = np.setdiff1d(y, self.classes_)
-        if len(unknown):
-            raise ValueError(f"y: expected the classes {self.classes_}, got {unknown[0]!r}")
-        targets = np.asarray(y) == self.classes_[1]
+        targets = known_labels(y, self.classes_, metric.task)
+        known = checked_columns(columns, metric, len(scores))
+        targets = targets if known is None else np.column_stack((targets, known))
         weights = None if sample_weight is None else np.asarray(sample_weight, float)
         value = float(metric.value(metric(scores, targets, weights)))
         return value if metric.higher_is_better else -value
@@ -313,18 +333,17 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
     # ---- being shown and kept --------------------------------------------------------------------------------------
 
     def _facts(self) -> dict[str, str]:
-        return {"method": self.method, "threshold": f"{self.threshold_:.4g}"}
+        cuts = ", ".join(f"{cut:.4g}" for cut in np.ravel(self.threshold_)[:8])
+        return {"method": self.method, "threshold": cuts}
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
+        try:
+            task = as_metric(self.metric).task
+        except (TypeError, ValueError):  # fit says what is wrong with the metric
+            task = BINARY
+        tags.classifier_tags.multi_class = task.name == "multiclass"
+        tags.classifier_tags.multi_label = task.name == "multilabel"
+        tags.target_tags.multi_output = task.name == "multilabel"
         tags.input_tags.sparse = True
         return tags
-
-
-def _check_folds(targets: Array) -> None:
-    sizes = np.bincount(targets)
-    if sizes.min() < 2 or sizes.sum() < FOLDS:
-        raise ValueError(
-            f"threshold: expected at least 2 rows of each class and {FOLDS} in all for 'cv', got {sizes.tolist()}"
-        )

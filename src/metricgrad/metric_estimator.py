@@ -24,6 +24,7 @@ from metricgrad.loss import SurrogateLoss
 from metricgrad.metrics import Metric
 from metricgrad.model import Scorer
 from metricgrad.progress import shown_rounds
+from metricgrad.proxies import proxy_for
 from metricgrad.query_losses import QUERY_LOSSES
 from metricgrad.recipe import Recipe, get_recipe
 from metricgrad.table import centre_and_scale, chunks, scaled
@@ -148,6 +149,8 @@ class MetricEstimator(BaseEstimator):  # type: ignore[misc]
 def make_loss(method: str, metric: Metric, recipe: Recipe, progress: Progress | None = None) -> nn.Module:
     """Build the loss of a method: a baseline, or a surrogate that starts and learns as the paper's modes do."""
     by_hand = {**BASELINES, **QUERY_LOSSES}
+    if method == "cross-entropy":
+        return proxy_for(metric.task)
     if method in by_hand:
         return by_hand[method]()
     return SurrogateLoss(

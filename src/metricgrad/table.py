@@ -12,6 +12,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import _check_sample_weight
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from metricgrad.guard import Rows
 
@@ -27,13 +28,19 @@ DRAWN_CELLS = 10_000_000
 
 @dataclass(frozen=True)
 class Table:
-    """Features `(rows, features)` as they came, what centres and scales them, targets and weights `(rows,)`."""
+    """Features `(rows, features)` as they came, what centres and scales them, targets and weights `(rows,)`.
+
+    Targets may be numbers of several `classes`, or have a column for each of several labels; `columns` are what the
+    metric must know of the rows beside them, `(rows, columns)`.
+    """
 
     X: Any
     centre: Array
     scale: Array
     targets: Array
     weights: Array | None
+    classes: int = 0
+    columns: Array | None = None
 
     def rows(self, part: Array) -> Rows:
         """Return some rows as tensors, scaled."""
@@ -47,8 +54,18 @@ class Table:
         return self._labelled(cast(Tensor, Drawn(self.X, part, self.centre, self.scale)), part)
 
     def _labelled(self, x: Tensor, part: Array) -> Rows:
+        """Return rows with targets as the metric takes them."""
         w = None if self.weights is None else torch.as_tensor(self.weights[part], dtype=torch.float32)
-        return Rows(x, torch.as_tensor(self.targets[part], dtype=torch.float32), w)
+        y = torch.as_tensor(self.targets[part])
+        y = one_hot(y.long(), self.classes).float() if self.classes else y.float()
+        if self.columns is not None:
+            y = torch.cat((y.unsqueeze(-1), torch.as_tensor(self.columns[part], dtype=torch.float32)), -1)
+        return Rows(x, y, w)
+
+    @property
+    def strata(self) -> Array:
+        """What rows are to be split by: their class; by nothing where they have several labels."""
+        return self.targets if self.targets.ndim == 1 else np.zeros(len(self.targets), np.int8)
 
 
 class Drawn:
@@ -88,7 +105,7 @@ def merged(X: Any, targets: Array, weights: Array | None) -> tuple[Any, Array, A
     total = np.bincount(where.ravel(), weights[weights > 0], minlength=len(unique))
     features = np.ascontiguousarray(unique[:, :-1], dtype=X.dtype)
     kept = scipy.sparse.csr_matrix(features) if scipy.sparse.issparse(X) else features
-    return kept, unique[:, -1].astype(np.int8), None if np.ptp(total) == 0 else total
+    return kept, unique[:, -1].astype(targets.dtype), None if np.ptp(total) == 0 else total
 
 
 def centre_and_scale(X: Any, weights: Array | None) -> tuple[Array, Array]:

@@ -43,7 +43,7 @@ def best_threshold(metric: Any, scores: Any, targets: Any, weights: Any = None) 
     metric = as_metric(metric)
     if not metric.thresholded:
         return 0.0
-    scores, targets, weights = checked_sets(scores, targets, weights)
+    scores, targets, weights = checked_sets(scores, targets, weights, metric.task)
     if scores.ndim != 1:
         raise ValueError(f"scores: expected one set, (n,), got the shape {tuple(scores.shape)}")
     if not len(scores):

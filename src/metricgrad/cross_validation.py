@@ -1,0 +1,64 @@
+"""A threshold by cross-validation: chosen on rows that no model has seen, as the paper says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from metricgrad.metric_estimator import Array, Trained, scores_in_double
+from metricgrad.metrics import Metric
+from metricgrad.model import Scorer
+from metricgrad.splits import folds, split
+from metricgrad.table import Table
+from metricgrad.threshold import best_threshold
+
+FOLDS = 5
+
+
+def cross_validated(
+    trained: Callable[[Array, Array], Trained], network: Scorer, table: Table, metric: Metric, seed: int, share: float
+) -> float | None:
+    """Choose where a network is cut: by standardised scores of five others, each of its own held-out fold.
+
+    Parameters
+    ----------
+    trained : callable
+        `(training rows, validation rows)` -> a model trained as the network was.
+    network : Scorer
+        What the threshold is for.
+    table : Table
+        All rows.
+    metric : Metric
+        What the threshold is best for.
+    seed, share : int, float
+        Of the folds, and how much of the others is kept for validation.
+
+    Returns
+    -------
+    float or None
+        None if the user stopped one of them.
+    """
+    scores, order = [], []
+    for training, held_out in folds(table.targets, FOLDS, seed):
+        inner = split(table.targets[training], seed, test=0.0, validation=share)
+        other = trained(training[inner.train], training[inner.validation])
+        if other.interrupted:
+            return None
+        unseen = scores_in_double(other.network, table.rows(held_out).x)
+        scores.append((unseen - unseen.mean()) / unseen.std(correction=0).clamp(min=1e-12))
+        order.append(held_out)
+    pooled = table.rows(np.concatenate(order))
+    cut = best_threshold(metric, torch.cat(scores), pooled.y, pooled.w)
+    own = scores_in_double(network, table.rows(np.arange(len(table.targets))).x)
+    return float(own.mean() + cut * own.std(correction=0))
+
+
+def check_folds(targets: Array) -> None:
+    """Raise an error if there are too few rows to cross-validate."""
+    sizes = np.bincount(targets)
+    if sizes.min() < 2 or sizes.sum() < FOLDS:
+        raise ValueError(
+            f"threshold: expected at least 2 rows of each class and {FOLDS} in all for 'cv', got {sizes.tolist()}"
+        )
