@@ -28,7 +28,15 @@ from metricgrad.progress import work_bar
 from metricgrad.results import Store
 from metricgrad.splits import split
 
-CLASSES = ("macro_f1", "balanced_error", "multiclass_mcc", "cohen_kappa", "mean_iou", "macro_auc", "top_k_error(3)")
+CLASSES = (
+    "macro_f1",
+    "multiclass_balanced_error",
+    "multiclass_mcc",
+    "cohen_kappa",
+    "mean_iou",
+    "macro_auc",
+    "top_k_error(3)",
+)
 LABELS = (
     "label_macro_f1",
     "label_micro_f1",
