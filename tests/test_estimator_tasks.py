@@ -7,10 +7,12 @@ import pytest
 from sklearn.base import clone
 from sklearn.datasets import make_classification, make_multilabel_classification
 from sklearn.metrics import f1_score
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from metricgrad import MetricClassifier, Recipe, black_box
 
 BRIEF = Recipe(warmup=60, rounds=10, set_size=60, refine_sets=2, trust_cap=20, check_every=10, learning_rate=0.03)
+STEEP = Recipe(warmup=150, rounds=50, learning_rate=0.03)
 NAMES = np.array(["fig", "pear", "plum"])
 
 
@@ -56,6 +58,21 @@ def test_offsets_are_tuned_on_the_validation_rows_alone() -> None:
     assert np.ptp(model.threshold_) > 0
     assert np.ptp(plain.threshold_) == 0
     assert model.validation_loss_ == pytest.approx(1 - tuned)
+
+
+@parametrize_with_checks([MetricClassifier("macro_f1", "cross-entropy", "linear", STEEP)])
+def test_scikit_learn_finds_nothing_wrong_with_several_classes(estimator, check) -> None:
+    given = dict(estimator.get_params())
+    check(estimator)  # raises where something is wrong
+    assert estimator.get_params() == given
+
+
+def test_two_classes_are_decided_by_one_number() -> None:
+    X, y = make_classification(300, 6, random_state=0)
+    model = MetricClassifier("macro_f1", "cross-entropy", "linear", BRIEF).fit(X, y)
+    assert model.decision_function(X).shape == (300,)
+    assert np.array_equal(model.predict(X), (model.decision_function(X) >= 0).astype(int))
+    assert model.score(X, y) == pytest.approx(f1_score(y, model.predict(X), average="macro"))
 
 
 @pytest.mark.filterwarnings("ignore:.*is not faithful yet")

@@ -176,7 +176,7 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         self._check_arguments(metric.task)
         seed = seed_of(self.random_state)
         start = self.network_ if self.warm_start and hasattr(self, "network_") else None
-        merge = validation is None and not metric.task.several
+        merge = validation is None and metric.task.name in ("binary", "multiclass")
         table = self._table(X, y, sample_weight, metric, going_on=start is not None, merge=merge)
         table = replace(table, columns=checked_columns(columns, metric, len(table.targets)))
         parts = self._parts(table.strata, validation, seed, metric.task)
@@ -288,25 +288,26 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
 
     def _choose_offsets(self, kept: Rows, metric: Metric, recipe: Recipe) -> Array:
         """Return what is taken from the score of every class or label before it decides."""
-        if not isinstance(self.threshold, str):
-            return np.full(len(self.classes_), float(self.threshold))
-        if not metric.thresholded or recipe.form == "zero":
-            return np.zeros(len(self.classes_))
+        if not isinstance(self.threshold, str) or not metric.thresholded or recipe.form == "zero":
+            return np.full(len(self.classes_), 0.0 if isinstance(self.threshold, str) else float(self.threshold))
         offsets = best_offsets(metric, scores_in_double(self.network_, kept.x), kept.y, kept.w)
         return np.asarray(-offsets.numpy())
 
     # ---- using -----------------------------------------------------------------------------------------------------
 
     def decision_function(self, X: Any) -> Array:
-        """Return scores, shifted so that the threshold is zero: `(rows,)`, or `(rows, classes)` of several."""
+        """Return scores, shifted so that the threshold is zero: `(rows,)`, or `(rows, classes)` of more than two."""
+        decision = self._decision(X)
+        two = decision.ndim > 1 and len(self.classes_) == 2 and as_metric(self.metric).task.classes
+        return np.asarray(decision[:, 1] - decision[:, 0]) if two else decision
+
+    def _decision(self, X: Any) -> Array:
+        """Return scores as the metric takes them, shifted so that the threshold is zero."""
         check_is_fitted(self, "threshold_")
         return np.asarray(self._raw_scores(X).numpy() - self.threshold_)
 
     def predict(self, X: Any) -> Array:
-        """Return labels: the second class where the decision function is at least zero, or the highest of several.
-
-        Of several labels a row, `(rows, labels)`: 1 for each whose decision function is at least zero.
-        """
+        """Return the second class, or 1 for a label, where the decision is at least 0; the highest of more classes."""
         decision = self.decision_function(X)
         if decision.ndim > 1 and as_metric(self.metric).task.name == "multiclass":
             return np.asarray(self.classes_[decision.argmax(-1)])
@@ -322,7 +323,7 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
     ) -> float:
         """Return the chosen metric as people know it (F1 0.69), or negated if they want it low, as scorers do."""
         metric = as_metric(self.metric)
-        scores = self.decision_function(X)
+        scores = self._decision(X)
         targets = known_labels(y, self.classes_, metric.task)
         known = checked_columns(columns, metric, len(scores))
         targets = targets if known is None else np.column_stack((targets, known))
