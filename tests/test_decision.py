@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 import sklearn.metrics as sk
 import torch
 
 from metricgrad.black_box import black_box
-from metricgrad.decision import COSTLY, best_offsets
+from metricgrad.decision import best_offsets
 from metricgrad.metrics import builtin_metrics, get_metric
+from metricgrad.offsets import COSTLY
 from metricgrad.tasks import MULTICLASS, MULTILABEL
 
 
@@ -80,6 +83,27 @@ def test_a_black_box_is_asked_sparingly() -> None:
     offsets = best_offsets(metric, scores, actual)
     assert 0 < len(calls) <= 10 * 4 * (COSTLY + 1) + 2
     assert float(metric(scores + offsets.numpy(), actual)) < float(metric(scores, actual))
+
+
+def test_the_best_form_of_a_black_box_is_that_at_its_best_offsets() -> None:
+    averaged = functools.partial(sk.f1_score, average="macro", zero_division=0)
+    metric = black_box(averaged, name="f", higher_is_better=True, labels=True, task="multilabel", value_range=(0, 1))
+    rng = np.random.default_rng(1)
+    targets = (rng.random((2, 30, 3)) < 0.4).astype(int)
+    scores = rng.normal(size=(2, 30, 3)) + 2 * targets - 2
+    found = metric.best(scores, targets)
+    assert (found < metric(scores, targets) - 0.05).all()
+    for i in range(2):
+        offsets = best_offsets(metric, scores[i], targets[i]).numpy()
+        assert float(found[i]) == pytest.approx(1 - averaged(targets[i], scores[i] + offsets >= 0))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["macro_f1", "quadratic_kappa"])
+def test_many_rows_of_many_classes_are_searched(name: str) -> None:
+    scores, actual = skewed(20_000, 26)
+    metric, offsets = get_metric(name), best_offsets(name, scores, actual).numpy()
+    assert float(metric(scores + offsets, actual)) < float(metric(scores, actual)) - 0.01
 
 
 @pytest.mark.parametrize(

@@ -154,10 +154,7 @@ def test_rows_of_weight_zero_do_not_choose(case: Case, seed: int, more: int) -> 
         targets=torch.cat((present.targets, torch.eye(3).long()[torch.tensor(rng.integers(0, 3, more))])),
         weights=torch.cat((present.weights, torch.zeros(more))),
     )
-    assert padded.loss(padded.found()) == pytest.approx(present.loss(present.found()), abs=1e-9)
-    if get_metric(case.name).counts:  # steps beyond the last margin depend on how many rows there are
-        inner = [present.loss(offsets) for offsets in (padded.found(), present.found())]
-        assert inner[0] == pytest.approx(inner[1], abs=1e-9)
+    assert torch.allclose(padded.found(), present.found(), atol=1e-9)
 
 
 @pytest.mark.parametrize("labels", [False, True])

@@ -14,8 +14,10 @@ from typing import Any
 import torch
 
 from metricgrad.calls import Array, BlackBox, Passed, Pool
+from metricgrad.formulas import Function
 from metricgrad.metrics import Metric, get_metric
-from metricgrad.tasks import COLUMNS, TASKS, Task
+from metricgrad.offsets import Decision
+from metricgrad.tasks import COLUMNS, MULTILABEL, TASKS, Task
 
 
 def black_box(
@@ -56,7 +58,8 @@ def black_box(
     candidates : int
         How many thresholds `Metric.best` tries a set: quantiles of the scores of its positives, for a lower threshold
         pays only where it finds one more of them. Calling nothing and everything positive are tried too, so the best
-        form costs up to `candidates + 2` calls a set.
+        form costs up to `candidates + 2` calls a set. Of several classes or labels, so many offsets of each are tried
+        in turn, until none improves.
     workers : int, optional
         How many sets to judge at a time; the result is the same.
     pool : "thread" or "process"
@@ -105,13 +108,18 @@ def black_box(
         f"What {_name_of(fn)} says of {passed}.",
         known_as,
         thresholded=labels,
-        best_function=box.at_best if labels and not predicted.outputs else None,
+        best_function=_best_of(box) if labels else None,
         takes_weights=box.takes_weights,
         bounded=box.bounded,
         costly=True,
         task=predicted,
         columns=tuple(columns),
     )
+
+
+def _best_of(box: BlackBox) -> Function:
+    """Return the loss at the best of a few thresholds, or of a few offsets of each class or label."""
+    return Decision(box, box.task == MULTILABEL, trials=box.candidates).least if box.task.outputs else box.at_best
 
 
 def as_metric(spec: Any) -> Metric:

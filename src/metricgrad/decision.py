@@ -9,11 +9,8 @@ from torch import Tensor
 
 from metricgrad.black_box import as_metric
 from metricgrad.metric import Metric, checked_sets
-from metricgrad.offsets import FEW, Decision
+from metricgrad.offsets import COSTLY, FEW, Decision
 from metricgrad.tasks import MULTILABEL
-
-COSTLY = 16
-"""Offsets to try of each class where every trial is a call of somebody's function."""
 
 
 @torch.no_grad()

@@ -25,6 +25,8 @@ SWEEPS = 10
 FEW = 100
 SLACK = 1e-12
 """Losses nearer than this, or this share of them, are equal: sums in other orders round to others."""
+COSTLY = 16
+"""Trials of a class where each is a call of somebody's function, or where rows are very many."""
 CELLS = 2**24
 """Numbers that trials of one class may hold at a time."""
 
@@ -66,7 +68,7 @@ class Decision:
     counts : callable, optional
         The same loss from counts, which makes the search exact.
     trials : int
-        How many offsets of a class to try where there are no counts.
+        How many offsets of a class to try where there are no counts; fewer, down to 16, of very many rows.
     """
 
     function: Function
@@ -140,7 +142,7 @@ class Decision:
             losses = self.counts(self._counts_at_cuts(sets, offsets, k, cuts))
             losses, values = losses.masked_fill(cuts.tied, torch.inf), cuts.values
         else:
-            values = self._few(cuts)
+            values = self._few(cuts, sets.scores[0].numel())
             tried = offsets.unsqueeze(1).expand(-1, values.shape[-1], -1)
             tried = tried.scatter(-1, k.unsqueeze(1).expand(-1, values.shape[-1], 1), values.unsqueeze(-1))
             size = max(1, CELLS // sets.scores.numel())
@@ -158,14 +160,15 @@ class Decision:
         else:
             best, rivals = (sets.scores + offsets.unsqueeze(1)).scatter_(-1, at, -torch.inf).max(-1)
             margins = best - own
-        # Rows that weigh nothing choose nothing: they go with the last that does.
-        last = margins.masked_fill(sets.heavy <= 0, -torch.inf).amax(-1, keepdim=True)
+        # Rows that weigh nothing choose nothing: they go with the first that does.
+        present = sets.heavy > 0
+        first = margins.masked_fill(~present, -torch.inf).amax(-1, keepdim=True)
         limit = torch.finfo(margins.dtype).max / 4
-        margins = torch.where(sets.heavy > 0, margins, last).clamp(-limit, limit)
+        margins = torch.where(present, margins, first).clamp(-limit, limit)
         margins, rows = margins.sort(-1, descending=True)
         high, low = margins[:, :1], margins[:, -1:]
         size = torch.maximum(low.abs(), high.abs()).clamp(min=1)
-        step = torch.maximum((high - low) / margins.shape[-1], 1e-6 * size)
+        step = torch.maximum((high - low) / present.sum(-1, keepdim=True).clamp(min=1), 1e-6 * size)
         middles = margins[:, :-1] / 2 + margins[:, 1:] / 2
         tied = pad(margins[:, :-1] == margins[:, 1:], (1, 1))
         return Cuts(torch.cat((high + step, middles, low - step), -1), tied, rows, rivals.gather(-1, rows))
@@ -192,12 +195,13 @@ class Decision:
         total = sets.heavy.sum(-1, keepdim=True).expand_as(astray)
         return ClassCounts(tp, predicted, sets.actual.unsqueeze(1).expand_as(tp), total, astray)
 
-    def _few(self, cuts: Cuts) -> Tensor:
+    def _few(self, cuts: Cuts, cells: int) -> Tensor:
         """Return offsets at quantiles of the margins, `(b, m)`; a cut through ties becomes the last one before them."""
         places = torch.arange(cuts.tied.shape[-1], device=cuts.tied.device)
         whole = places.expand_as(cuts.tied).masked_fill(cuts.tied, 0).cummax(-1).values
         last = cuts.tied.shape[-1] - 1
-        tried = torch.linspace(0, last, min(self.trials, last + 1), device=places.device).round().long()
+        trials = min(self.trials, last + 1, max(COSTLY, CELLS // cells))
+        tried = torch.linspace(0, last, trials, device=places.device).round().long()
         return cuts.values.gather(-1, whole[:, tried])
 
 
