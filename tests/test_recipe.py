@@ -117,7 +117,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
 @pytest.mark.parametrize(
     ("spec", "changes", "error", "message"),
     [
-        ("quick", {}, ValueError, "recipe: expected one of default, paper or a Recipe, got 'quick'"),
+        ("quick", {}, ValueError, "recipe: expected one of default, paper, queries or a Recipe, got 'quick'"),
         (3, {}, TypeError, "recipe: expected a name or a Recipe, got 3"),
         ("paper", {"epochs": 3}, ValueError, "recipe: expected fields of Recipe, got epochs"),
     ],

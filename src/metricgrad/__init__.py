@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from metricgrad.loss import SurrogateLoss as SurrogateLoss
     from metricgrad.metrics import Metric as Metric
     from metricgrad.metrics import get_metric as get_metric
+    from metricgrad.ranker import MetricRanker as MetricRanker
     from metricgrad.recipe import Recipe as Recipe
     from metricgrad.surrogate import Surrogate as Surrogate
     from metricgrad.table_classifier import TableClassifier as TableClassifier
@@ -39,6 +40,7 @@ __all__ = [
     "Contest",
     "Metric",
     "MetricClassifier",
+    "MetricRanker",
     "Recipe",
     "Surrogate",
     "SurrogateLoss",
@@ -64,6 +66,7 @@ _HOMES = {
     "Contest": "contest",
     "Metric": "metrics",
     "MetricClassifier": "estimator",
+    "MetricRanker": "ranker",
     "Recipe": "recipe",
     "Surrogate": "surrogate",
     "SurrogateLoss": "loss",

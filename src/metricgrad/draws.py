@@ -57,6 +57,9 @@ class Draws:
             return
         rows, weights = self.streams[stream].draw(steps * sets)
         for some, heavy in zip(rows.view(steps, sets, -1), weights.view(steps, sets, -1), strict=True):
+            if self.rows.members is not None:
+                longest = int((heavy > 0).sum(-1).max())  # what pads all of these sets is left out
+                some, heavy = some[:, :longest], heavy[:, :longest]
             yield self.rows.x[some], self.rows.y[some], heavy
 
     def scored(
@@ -69,7 +72,7 @@ class Draws:
             several = scores.unsqueeze(axis).expand(*scores.shape[:axis], sets, *scores.shape[axis:])
             return self.noisy(several, noise, stream), *self._labels(sets)
         (x, y, w), *_ = self.draw(1, sets, stream)
-        return self.noisy(score(x), noise, stream), y, w
+        return self.noisy(score(x), noise, stream, w), y, w
 
     def fresh(self, score: Callable[[Tensor], Tensor], recipe: Recipe) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return scored sets that nothing learns from, to measure trust on."""
@@ -79,7 +82,7 @@ class Draws:
         """Say whether all such sets are the same: whole data without noise."""
         return self.whole and not recipe.noise
 
-    def noisy(self, scores: Tensor, noise: float, stream: str = "refine") -> Tensor:
+    def noisy(self, scores: Tensor, noise: float, stream: str = "refine", weights: Tensor | None = None) -> Tensor:
         """Perturb each set by its own share of the noise, so that the surrogate learns what moving a score does.
 
         Several models, `(..., sets, n)`, are perturbed alike.
@@ -90,7 +93,9 @@ class Draws:
         one_set = scores.shape[-self.task.axes :]
         sets = scores.shape[-self.task.axes - 1]
         share = noise * torch.rand(sets, *[1] * self.task.axes, generator=generator)
-        return scores + spread_of(scores, self.task) * (share * torch.randn(sets, *one_set, generator=generator))
+        return scores + spread_of(scores, self.task, weights) * (
+            share * torch.randn(sets, *one_set, generator=generator)
+        )
 
     def _labels(self, sets: int) -> tuple[Tensor, Tensor]:
         y, w = self.rows.y, self.rows.w

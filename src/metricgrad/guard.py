@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from metricgrad.metrics import Metric
+from metricgrad.proxies import proxy_name
 from metricgrad.recipe import Recipe
 from metricgrad.resampling import standard_error
 
@@ -60,12 +61,14 @@ class Verdict:
     Parameters
     ----------
     followed : bool
-        Whether it is the one that followed the loss; else it followed cross-entropy.
+        Whether it is the one that followed the loss; else it followed the proxy of the task: cross-entropy.
     gain : float
-        How much less the best model of the loss loses on the validation rows than the best of cross-entropy; NaN if
-        one of them was never looked at.
+        How much less the best model of the loss loses on the validation rows than the best of the proxy; NaN if one
+        of them was never looked at.
     error : float
         Standard error of the gain, by drawing the validation rows anew; NaN if nothing depends on it.
+    proxy : str
+        What the proxy is called.
 
     Examples
     --------
@@ -78,17 +81,18 @@ class Verdict:
     followed: bool
     gain: float
     error: float
+    proxy: str = "cross-entropy"
 
     def __str__(self) -> str:
         if self.gain != self.gain:
-            return "kept the model that followed the metric" if self.followed else "kept cross-entropy"
+            return "kept the model that followed the metric" if self.followed else f"kept {self.proxy}"
         if self.followed:
             error = "" if self.error != self.error else f", standard error {self.error:.4f}"
             return f"kept the model that followed the metric: {self.gain:+.4f} on the validation rows{error}"
         if self.gain <= 0:
-            return f"kept cross-entropy: the metric's model gained {self.gain:+.4f} on the validation rows"
+            return f"kept {self.proxy}: the metric's model gained {self.gain:+.4f} on the validation rows"
         return (
-            f"kept cross-entropy: the metric's model gained {self.gain:+.4f} on the validation rows, noise "
+            f"kept {self.proxy}: the metric's model gained {self.gain:+.4f} on the validation rows, noise "
             f"(standard error {self.error:.4f})"
         )
 
@@ -143,14 +147,15 @@ class Guard:
     def choose(self, learned: bool) -> Verdict:
         """Say which model is to be kept: of two losses made by hand the better, a learned one only if it surely is."""
         gain, error = self.safe.least - self.bold.least, NAN
+        proxy = proxy_name(self.metric.task)
         if self.bold.scores is None or self.safe.scores is None:
-            return Verdict(self.bold.scores is not None, NAN, error)
+            return Verdict(self.bold.scores is not None, NAN, error, proxy)
         if learned and self.margin and gain > 0:
             first, y, w = self.validation.in_sets(self.safe.scores)
             second, *_ = self.validation.in_sets(self.bold.scores)
             error = standard_error(self.metric, first, second, y, w)
-            return Verdict(gain > self.margin * error, gain, error)
-        return Verdict(gain > 0, gain, error)
+            return Verdict(gain > self.margin * error, gain, error, proxy)
+        return Verdict(gain > 0, gain, error, proxy)
 
     def restore(self, model: nn.Module, learned: bool) -> None:
         """Give a model the weights to be kept, if any were looked at."""

@@ -48,7 +48,7 @@ def smoothed_gradients(
     tensor of shape (2, sets, n)
         Each is `E[(L(s + e) - L(s - e)) / 2 * e] / sigma^2` over noise e of size sigma.
     """
-    spread = spread_of(scores, metric.task).clamp(min=torch.finfo(scores.dtype).tiny)
+    spread = spread_of(scores, metric.task, weights).clamp(min=torch.finfo(scores.dtype).tiny)
     probes = (2, max(pairs // 2, 1))
     noise = torch.randn(*probes, *scores.shape, generator=generator, dtype=scores.dtype)
     moved = noise * (width * spread)
@@ -57,9 +57,14 @@ def smoothed_gradients(
     return (slopes.view(*slopes.shape, *[1] * metric.task.axes) * noise).mean(1) / (width * spread)
 
 
-def spread_of(scores: Tensor, task: Task) -> Tensor:
-    """Return the standard deviation of the scores of every set, with axes to spread over it."""
-    return scores.std((-2, -1) if task.outputs else -1, keepdim=True)
+def spread_of(scores: Tensor, task: Task, weights: Tensor | None = None) -> Tensor:
+    """Return the standard deviation of the scores of every set, with axes to spread over it; padding does not count."""
+    if task.outputs or weights is None or bool((weights > 0).all()):
+        return scores.std((-2, -1) if task.outputs else -1, keepdim=True)
+    present = (weights > 0).to(scores.dtype)
+    rows = present.sum(-1, keepdim=True)
+    centred = (scores - (present * scores).sum(-1, keepdim=True) / rows.clamp(min=1)) * present
+    return (centred.square().sum(-1, keepdim=True) / (rows - 1).clamp(min=1)).sqrt()
 
 
 def gradient_cosine(
@@ -87,7 +92,7 @@ def gradient_cosine(
         (own,) = torch.autograd.grad(loss.surrogate(leaf, targets, weights).sum(), leaf)
     one, other = smoothed_gradients(loss.metric, scores.detach(), targets, weights, **probes)
     # Sets count alike, whatever the size of their scores; a gradient is as much larger as they are smaller.
-    spread = spread_of(scores.detach(), loss.metric.task)
+    spread = spread_of(scores.detach(), loss.metric.task, weights)
     own, one, other = (gradient * spread for gradient in (own, one, other))
     length = (one * other).sum()
     if not float(length) > 0 or not float(own.norm()) > 0:

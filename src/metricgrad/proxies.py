@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from metricgrad.baselines import CrossEntropy, row_mean
-from metricgrad.query_losses import ListNet
+from metricgrad.query_losses import LambdaRank
 from metricgrad.tasks import Task
 
 
@@ -53,11 +53,19 @@ PROXIES: dict[str, Callable[[], nn.Module]] = {
     "columns": LabelCrossEntropy,
     "multiclass": SoftmaxCrossEntropy,
     "multilabel": LabelwiseCrossEntropy,
-    "ranking": ListNet,
+    "ranking": LambdaRank,
     "regression": SquaredError,
 }
+
+NAMES = {"ranking": "LambdaRank", "regression": "squared error"}
+"""Of proxies that are not a cross-entropy."""
 
 
 def proxy_for(task: Task) -> nn.Module:
     """Return the proxy of a task."""
     return PROXIES[task.name]()
+
+
+def proxy_name(task: Task) -> str:
+    """Return what people call the proxy of a task."""
+    return NAMES.get(task.name, "cross-entropy")

@@ -52,7 +52,8 @@ class Recipe:
     first : {"model", "surrogate"}
         Which of the two goes first in a round; the paper's text says model, the authors' program surrogate.
     set_size : int
-        Rows in a set (N). Data with no more rows than that is used whole, in every set.
+        Rows in a set (N). Data with no more rows than that is used whole, in every set. Queries are as large as they
+        are.
     sets : int
         Sets a model step.
     refine_sets : int
@@ -204,6 +205,7 @@ RECIPES = {
         companion=False,
         margin=0.0,
     ),
+    "queries": Recipe(name="queries", rounds=300, set_size=20, sets=16, warmup=900, check_every=10),
 }
 
 

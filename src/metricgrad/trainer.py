@@ -20,7 +20,7 @@ from metricgrad.metrics import Metric
 from metricgrad.probing import gradient_cosine
 from metricgrad.proxies import proxy_for
 from metricgrad.recipe import Recipe
-from metricgrad.tasks import BINARY
+from metricgrad.tasks import BINARY, RANKING
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ class Follower:
     def step(self, x: Tensor, y: Tensor, w: Tensor | None) -> Tensor:
         """Follow the loss on some sets, and return it."""
         self.optimizer.zero_grad()
-        scores = self.model(x)
+        scores = self.model(x) if w is None else scores_of_present(self.model, x, w)
         value: Tensor = self.loss(scores, y, w)
         if self.anchor:
             value = value + self.anchor * self.proxy(scores, y, w)
@@ -176,6 +176,18 @@ class Follower:
         self.optimizer.step()
         self.pace.step()
         return value.detach()
+
+
+def scores_of_present(model: nn.Module, x: Tensor, w: Tensor) -> Tensor:
+    """Score sets, 0 where a row has no weight: what pads them must not get into the statistics of a batch norm."""
+    present = w > 0
+    if bool(present.all()):
+        scores: Tensor = model(x)
+        return scores
+    found = model(x[present])
+    scores = found.new_zeros(*w.shape, *found.shape[1:])
+    scores[present] = found
+    return scores
 
 
 def _model_steps(followers: Sequence[Follower], sets: Draws, recipe: Recipe, steps: int) -> float:
@@ -219,7 +231,7 @@ def _surrogate_steps(
         model.train()
         with torch.no_grad():
             scores = model(x)
-        loss.refine(sets.noisy(scores, recipe.noise, stream), y, w, judged=judged)
+        loss.refine(sets.noisy(scores, recipe.noise, stream, w), y, w, judged=judged)
 
 
 def _faith(model: nn.Module, loss: nn.Module, sets: Draws, recipe: Recipe) -> tuple[float, float]:
@@ -246,7 +258,8 @@ def cosine_on(loss: SurrogateLoss, scores: Tensor, targets: Tensor, weights: Ten
     if loss.metric.costly:
         return _NAN
     weights = torch.ones_like(loss.metric.task.rows(scores)) if weights is None else weights
-    some = [rows[:PROBED_SETS] for rows in (scores, targets, weights)]
+    probed = len(scores) if loss.metric.task == RANKING else PROBED_SETS  # a query has few rows
+    some = [rows[:probed] for rows in (scores, targets, weights)]
     return gradient_cosine(loss, *some, generator=torch.Generator().manual_seed(0))
 
 
