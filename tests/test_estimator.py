@@ -394,7 +394,6 @@ def test_three_rows_are_enough() -> None:
         ("metric", "f11", ValueError, "metric: unknown name 'f11'; did you mean f1"),
         ("metric", 3, TypeError, "metric: expected a name, a Metric, a torchmetrics object or a callable, got 3"),
         ("method", "adam", ValueError, "method: expected one of sl-r, sl-s, sl-u, .*cross-entropy.*, got 'adam'"),
-        ("metric", "ndcg(10)", ValueError, "metric: expected one of classes or labels, got one of ranking"),
         ("recipe", "fast", ValueError, "recipe: expected one of default, paper, queries or a Recipe, got 'fast'"),
         ("threshold", "test", ValueError, "threshold: expected 'validation', 'cv' or a finite number, got 'test'"),
         ("threshold", None, ValueError, "threshold: expected 'validation', 'cv' or a finite number, got None"),

@@ -42,8 +42,13 @@ def sailed(recipe: Recipe, crew: list[tuple[str, str]], compiled: bool | None) -
 @compiles
 @pytest.mark.parametrize(
     ("changes", "crew"),
-    [({}, CREW), ({"clip": None, "anchor": 0.5, "relational": 0.3, "refine_sets": 2}, CREW), ({}, [("sl-u", "auc")])],
-    ids=["paper", "everything", "frozen"],
+    [
+        ({}, CREW),
+        ({"clip": None, "anchor": 0.5, "relational": 0.3, "refine_sets": 2, "schedule": "cosine"}, CREW),
+        ({"positive_share": None, "set_size": 8, "surrogate_steps": 3}, [("sl-s", "auc")]),
+        ({}, [("sl-u", "auc")]),
+    ],
+    ids=["paper", "everything", "sets left out", "frozen"],
 )
 def test_compiled_steps_end_at_the_same_parameters(changes: dict, crew: list[tuple[str, str]]) -> None:
     recipe = replace(PAPER, **changes)
@@ -59,7 +64,7 @@ def test_a_machine_without_a_compiler_goes_the_plain_way(monkeypatch: pytest.Mon
     def broken(*args: object, **how: object) -> None:
         raise RuntimeError("no compiler\nand a long story")
 
-    monkeypatch.setattr(torch, "compile", broken)
+    monkeypatch.setattr(swift, "compiled", broken)
     assert not swift.can_compile()
     plain, quiet = sailed(PAPER, CREW, False), sailed(PAPER, CREW, True)
     for one, other in zip(plain, quiet, strict=True):

@@ -62,6 +62,13 @@ class Draws:
                 some, heavy = some[:, :longest], heavy[:, :longest]
             yield self.rows.x[some], self.rows.y[some], heavy
 
+    def at_once(self, sets: int, stream: str) -> tuple[Tensor, Tensor, Tensor]:
+        """Return sets: x `(sets, n, features)`, y and w `(sets, n)`."""
+        if self.whole:
+            return self.rows.x.expand(sets, -1, -1), *self._labels(sets)
+        rows, weights = self.streams[stream].draw(sets)
+        return self.rows.x[rows], self.rows.y[rows], weights
+
     def scored(
         self, score: Callable[[Tensor], Tensor], sets: int, noise: float, stream: str = "refine"
     ) -> tuple[Tensor, Tensor, Tensor | None]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
@@ -29,7 +29,7 @@ from metricgrad.recipe import Recipe
 from metricgrad.stacked import Models, Surrogates
 from metricgrad.swift import PAYS, Swift, can_compile
 from metricgrad.tasks import two_classes
-from metricgrad.trainer import Round, build_optimizer, cosine_on, due, earn_trust, train, trust_on
+from metricgrad.trainer import Pace, Round, build_optimizer, cosine_on, due, earn_trust, train, trust_on
 
 NAN = float("nan")
 
@@ -104,15 +104,17 @@ def train_fleet(
     sets = Draws(rows, recipe, seed, weighted)
     chosen = tuple(dict.fromkeys(metric for member in members for metric in member.metrics))
     begun = time.perf_counter()
-    first = _Fleet([deepcopy(model)], [Member(CrossEntropy(), chosen)], sets, recipe, validation, begun)
-    first.sail("warm-up", recipe.warmup)
+    first = Fleet([deepcopy(model)], [Member(CrossEntropy(), chosen)], sets, recipe, validation, begun)
+    for _ in first.sail("warm-up", recipe.warmup):
+        pass
     for member in members:
         if isinstance(member.loss, SurrogateLoss):
             earn_trust(first.models[0], member.loss, Draws(rows, recipe, seed, weighted), recipe)
     crew = [*members, *_companion(members, recipe)]
-    fleet = _Fleet([deepcopy(first.models[0]) for _ in crew], crew, sets, recipe, validation, begun, compiles)
+    fleet = Fleet([deepcopy(first.models[0]) for _ in crew], crew, sets, recipe, validation, begun, compiles)
     fleet.take_over(first)
-    fleet.sail("rounds", recipe.rounds * recipe.model_steps)
+    for _ in fleet.sail("rounds", recipe.rounds * recipe.model_steps):
+        pass
     return [[keeper.trained() for keeper in keepers] for keepers in fleet.keepers[: len(members)]]
 
 
@@ -172,7 +174,7 @@ class _Keeper:
         return Trained(best.eval(), self.history, self.guard.verdict)
 
 
-class _Fleet:
+class Fleet:
     """Members under way: surrogates that learn first, then those that do not, then the losses made by hand."""
 
     def __init__(
@@ -194,6 +196,7 @@ class _Fleet:
         ]
         self.order = sorted(range(len(members)), key=lambda i: _rank(members[i].loss))
         self.joint = Models([models[i] for i in self.order])
+        self.probe = self.joint.probe
         losses = [members[i].loss for i in self.order]
         groups = [[loss for loss in losses if _rank(loss) == rank] for rank in (0, 1)]
         self.groups = [Surrogates(group, recipe.surrogate_rate) for group in groups if group]  # type: ignore[arg-type]
@@ -202,7 +205,7 @@ class _Fleet:
         plain = [i for i, member in enumerate(members) if _is_plain(member)]
         self.companion = plain[0] if plain and recipe.companion else None
 
-    def take_over(self, first: _Fleet) -> None:
+    def take_over(self, first: Fleet) -> None:
         """Let every keeper start from what the warm-up found best by its metric, and from its history."""
         found = {keeper.metric: keeper for keeper in first.keepers[0]}
         for keepers in self.keepers:
@@ -211,41 +214,43 @@ class _Fleet:
                 keeper.guard.safe = replace(old.guard.safe)
                 keeper.history = list(old.history)
 
-    def sail(self, phase: str, steps: int) -> None:
-        """Take some model steps, refining after every round of them, and check at times."""
+    def sail(self, phase: str, steps: int) -> Iterator[int]:
+        """Take some model steps, refining in every round of them, check at times, and yield the steps so far."""
         recipe = self.recipe
         learnable = [*self.joint.learnable, *(p for loss in self.by_hand for p in loss.parameters())]
         optimizer, pace = build_optimizer(learnable, recipe, steps)
-        step: Callable[[Tensor, Tensor, Tensor], Tensor] = partial(self._step, optimizer)
+        follow: Callable[[int], Tensor] = partial(self._follow, optimizer, pace)
         if not steps:
             self._check(phase, 0, 0, torch.full((len(self.members),), NAN))
         for number, done in enumerate(range(0, steps, recipe.model_steps)):
             taken = min(recipe.model_steps, steps - done)
             if recipe.first == "surrogate":
                 self._refine()
-            values = torch.zeros(len(self.members))
-            for x, y, w in self.sets.draw(taken, recipe.sets):
-                values += step(x, y, torch.ones_like(y) if w is None else w) / taken
-                pace.step()
+            values = follow(taken)
             if recipe.first == "model":
                 self._refine()
             if number == 0 and self._pays(optimizer):
-                step = self._compiled(optimizer)
+                follow = self._compiled(optimizer, pace)
             if done + taken == steps or due(number, recipe):
                 self._check(phase, done + taken, steps, values)
+            yield done + taken
         if bool(self.gone.any()):
             names = ", ".join(type(self.members[i].loss).__name__ for i in self.gone.nonzero()[:, 0].tolist())
             warnings.warn(f"losses stopped being finite, their best model before is kept: {names}", stacklevel=3)
 
-    def _step(self, optimizer: torch.optim.Optimizer, x: Tensor, y: Tensor, w: Tensor) -> Tensor:
-        """Let every model follow its loss on some sets, and return the losses: `(members,)`."""
-        optimizer.zero_grad()
-        each = self._losses(self.joint.follow(x), y, w)
-        each.sum().backward()
-        if self.recipe.clip is not None:
-            self.joint.clip(self.recipe.clip)
-        optimizer.step()
-        return each.detach()
+    def _follow(self, optimizer: torch.optim.Optimizer, pace: Pace, steps: int) -> Tensor:
+        """Let every model follow its loss for some steps, and return the mean losses: `(members,)`."""
+        values = torch.zeros(len(self.members))
+        for x, y, w in self.sets.draw(steps, self.recipe.sets):
+            optimizer.zero_grad()
+            each = self._losses(self.joint.follow(x), y, torch.ones_like(y) if w is None else w)
+            each.sum().backward()
+            if self.recipe.clip is not None:
+                self.joint.clip(self.recipe.clip)
+            optimizer.step()
+            pace.step()
+            values += each.detach() / steps
+        return values
 
     def _pays(self, optimizer: torch.optim.Optimizer) -> bool:
         """Say whether compiled steps are possible and worth their time: very many, and all along surrogates alike."""
@@ -258,11 +263,19 @@ class _Fleet:
         many = recipe.rounds * (recipe.model_steps + recipe.surrogate_steps) >= PAYS
         return bool(optimizer.state) and (many if self.compiles is None else self.compiles) and can_compile()
 
-    def _compiled(self, optimizer: torch.optim.Optimizer) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    def _compiled(self, optimizer: torch.optim.Optimizer, pace: Pace) -> Callable[[int], Tensor]:
         """Compile the steps of models and surrogates from here on: Adam has its moments by now."""
         swift = Swift(self.joint, self.groups[0], optimizer, self.recipe.anchor, self.recipe.clip)
-        self.groups[0].swift = swift.refine
-        return swift.follow
+        self.groups[0].swift, self.probe = swift.refine, swift.probe
+
+        def follow(steps: int) -> Tensor:
+            rates = []
+            for _ in range(steps):
+                rates.append(optimizer.param_groups[0]["lr"])
+                pace.step()
+            return swift.follow(*self.sets.at_once(steps, "follow"), rates).mean(0)
+
+        return follow
 
     def _losses(self, scores: Tensor, y: Tensor, w: Tensor) -> Tensor:
         """Return the loss of every member in order, surrogates anchored: `(members, sets, n)` -> `(members,)`."""
@@ -290,13 +303,14 @@ class _Fleet:
             judge = partial(self.joint.judge, first=count)
             group.refine(*self.sets.scored(judge, steps * recipe.refine_sets, recipe.noise), steps)
             return
-        x, y, w = (torch.stack(rows) for rows in zip(*self.sets.draw(steps, recipe.refine_sets, "refine"), strict=True))
-        still, live = (scores[:count] for scores in self.joint.probe(x.flatten(1, 2)))
-        still, live = (scores.unflatten(-1, y.shape[1:]).flatten(1, 2) for scores in (still, live))
+        sets = recipe.refine_sets
+        x, y, w = self.sets.at_once(steps * sets, "refine")
+        still, live = (scores[:count] for scores in self.probe(x.unflatten(0, (steps, sets)).flatten(1, 2)))
+        still, live = (scores.unflatten(-1, (sets, -1)).flatten(1, 2) for scores in (still, live))
         judged = still if recipe.refine_mode == "both" else None
         if recipe.noise:
-            live = torch.cat([self.sets.noisy(part, recipe.noise) for part in live.split(recipe.refine_sets, 1)], 1)
-        group.refine(live, y.flatten(0, 1), w.flatten(0, 1), steps, judged, apart=True)
+            live = torch.cat([self.sets.noisy(part, recipe.noise) for part in live.split(sets, 1)], 1)
+        group.refine(live, y, w, steps, judged, apart=True)
 
     def _check(self, phase: str, done: int, of: int, values: Tensor) -> None:
         """Look at the validation rows, and at how far the surrogates can be trusted; where they point, at the end."""

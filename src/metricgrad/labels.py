@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
 from metricgrad.metrics import Metric
-from metricgrad.tasks import RANKING, REGRESSION, Task
+from metricgrad.tasks import Task
 
 Array = NDArray[Any]
 
@@ -23,8 +23,6 @@ def learn_labels(y: Array, task: Task) -> tuple[Array, Array]:
     >>> classes.tolist(), numbers.tolist()
     (['fig', 'pear', 'plum'], [1, 0, 1, 2])
     """
-    if task in (RANKING, REGRESSION):
-        raise ValueError(f"metric: expected one of classes or labels, got one of {task.name}")
     check_classification_targets(y)
     kind = type_of_target(y, input_name="y", raise_unknown=True)
     if task.name == "multilabel":

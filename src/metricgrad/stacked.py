@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -33,12 +34,18 @@ class Models:
     """Models of one make as one: shared rows `(..., features)` -> scores `(members, ...)`."""
 
     def __init__(self, models: Sequence[Scorer]) -> None:
-        self.size = len(models)
+        self.size, self.models = len(models), models
         common = side_by_side(models)
         body = models[0].body
         named = body.named_children() if isinstance(body, nn.Sequential) else [("", body)]
         self.layers = [(layer, _of_layer(common, f"body.{name}".rstrip("."))) for name, layer in named]
         self.learnable = [common[name].requires_grad_() for name, _ in models[0].named_parameters()]
+        self.dropped = [
+            before["weight"].shape[1]
+            for (_, before), (layer, _) in pairwise(self.layers)
+            if isinstance(layer, nn.Dropout) and layer.p
+        ]
+        self.dropout = next((layer.p for layer, _ in self.layers if isinstance(layer, nn.Dropout)), 0.0)
         self.widest = max(own["weight"].shape[1] for layer, own in self.layers if isinstance(layer, nn.Linear))
 
     def follow(self, x: Tensor) -> Tensor:
@@ -65,30 +72,28 @@ class Models:
         norm, by which the next set is judged. Both `(members, sets, n)`.
         """
         sets, n = x.shape[:2]
-        masks = self._masks(sets, n, x.dtype)
+        masks = iter(self.masks(sets, n, x.dtype))
         still = live = x.reshape(-1, x.shape[-1]).mT
-        for number, (layer, own) in enumerate(self.layers):
+        for layer, own in self.layers:
             if isinstance(layer, nn.Linear):
                 still, live = (_dense(own["weight"], own["bias"], latent) for latent in (still, live))
             elif isinstance(layer, nn.BatchNorm1d):
                 still, live = _batch_norm_of_sets(layer, own, still, live, sets)
             elif isinstance(layer, nn.Dropout):
-                live = live * masks[number] if layer.p else live
+                live = live * next(masks).flatten(0, 1).mT if layer.p else live
             else:
                 still, live = layer(still), layer(live)
         shape = (self.size, sets, n)
         return still.view(shape), live.view(shape)
 
-    def _masks(self, sets: int, n: int, dtype: torch.dtype) -> dict[int, Tensor]:
-        """Draw the dropout of sets that come one after the other: `(width, sets * n)` for each such layer."""
-        places = [i for i, (layer, _) in enumerate(self.layers) if isinstance(layer, nn.Dropout) and layer.p]
-        widths = {i: self.layers[i - 1][1]["weight"].shape[1] for i in places}
-        drawn: dict[int, list[Tensor]] = {i: [] for i in places}
-        for _ in range(sets):
-            for i in places:
-                ones = torch.ones(n, widths[i], dtype=dtype)
-                drawn[i].append(F.dropout(ones, self.layers[i][0].p))  # type: ignore[arg-type]
-        return {i: torch.cat(masks).mT.contiguous() for i, masks in drawn.items()}
+    def masks(self, sets: int, n: int, dtype: torch.dtype) -> list[Tensor]:
+        """Draw the dropout of sets that come one after the other: `(sets, n, width)` for each such layer."""
+        if not self.dropped:
+            return []
+        kept = 1 - self.dropout
+        drawn = torch.empty(sets, n * sum(self.dropped), dtype=dtype).bernoulli_(kept).div_(kept)
+        parts = drawn.split([n * width for width in self.dropped], 1)
+        return [part.view(sets, n, width) for part, width in zip(parts, self.dropped, strict=True)]
 
     def clip(self, norm: float) -> None:
         """Scale the gradients of every member down to a norm."""
@@ -180,7 +185,7 @@ class Surrogates:
         metrics = dict.fromkeys(loss.metric for loss in losses)
         self.by_metric = [[i for i, loss in enumerate(losses) if loss.metric == metric] for metric in metrics]
         self.optimizer = None if losses[0].frozen else self._optimizer(rate)
-        self.swift: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor] | None = None
+        self.swift: Callable[[Tensor, Tensor, Tensor, Tensor, int], list[Tensor]] | None = None
 
     def _optimizer(self, rate: float) -> torch.optim.Optimizer:
         """Return one optimizer for all; members that have learned before go on, each with its own count of steps."""
@@ -249,20 +254,26 @@ class Surrogates:
         if self.optimizer is None or not bool(told.any()):
             return
         judged = scores if judged is None else judged
-        scores, judged, y, w = scores[:, told], judged[:, told], y[told], w[told]
+        if left_out:
+            scores, judged, y, w = scores[:, told], judged[:, told], y[told], w[told]
         with torch.no_grad():
             true = self._true(judged, y, w)
             known = self.pool(scores, y, w) if self.shape.fixed_pool else None
-        gaps = []
-        for part in torch.arange(len(y)).chunk(steps):
-            some = scores[:, part], y[part], w[part], true[:, part]
-            gaps.append(
-                self.swift(*some) if self.swift else self._step(*some, None if known is None else known[:, part])
-            )
-        running = self.common["running_gap"]
-        for gap in gaps if apart else [torch.cat(gaps, -1)]:
-            now = gap.mean(-1)
-            running.copy_(torch.where(running.isnan(), now, 0.9 * running + 0.1 * now))
+        if self.swift:
+            gaps = self.swift(scores, y, w, true, steps)
+        else:
+            size = -(-len(y) // steps)
+            pooled = [None] * steps if known is None else known.split(size, 1)
+            parts = scores.split(size, 1), y.split(size), w.split(size), true.split(size, 1)
+            gaps = [self._step(*part) for part in zip(*parts, pooled, strict=False)]
+        self._keep([gap.mean(-1) for gap in gaps] if apart else [torch.cat(gaps, -1).mean(-1)])
+
+    def _keep(self, gaps: Sequence[Tensor]) -> None:
+        """Move the running mean of the gap by some, `(members,)` each, one after the other."""
+        first, running = gaps[0], self.common["running_gap"]
+        start = torch.where(running.isnan(), first, running)
+        shares = 0.1 * 0.9 ** torch.arange(len(gaps) - 1, -1, -1, dtype=running.dtype)
+        running.copy_(0.9 ** len(gaps) * start + shares @ torch.stack(list(gaps)))
 
     def _step(self, scores: Tensor, y: Tensor, w: Tensor, true: Tensor, pooled: Tensor | None) -> Tensor:
         """Take one step on some sets, which may be pooled already, and return the gaps: `(members, sets)`."""

@@ -1,183 +1,62 @@
-"""Swift steps: a whole step of a fleet, from scores to Adam, compiled into one call where a compiler is at hand.
+"""Swift steps: those of a round of a fleet, from scores to Adam, compiled into one call where a compiler is at hand.
 
-The mathematics is that of `stacked.py`, written without side effects, so that `torch.func` can take its gradient inside
-one graph; the tensors are the same ones, changed in place. It pays where there are very many small steps, as in the
-recipe of the paper, for compiling takes a while. Without a compiler everything goes its usual way.
+The mathematics is that of `stacked.py`, written without side effects in `pure.py`, so that `torch.func` can take its
+gradient inside one graph; the memory is the same. It pays where there are very many small steps, as in the recipe of
+the paper, for compiling takes a while. Without a compiler everything goes its usual way.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
-from torch import Tensor, nn
-from torch._inductor import config as inductor
+from torch import Tensor
+from torch._higher_order_ops.scan import scan_op
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
 
+from metricgrad.pure import Adam, PureModels, PureSurrogates
 from metricgrad.stacked import Models, Surrogates
-from metricgrad.surrogate import LearnedMean, meta_loss
+from metricgrad.surrogate import meta_loss
 from metricgrad.tasks import two_classes
 
 PAYS = 10_000
 """Steps of models and surrogates together from which on compiling is worth its time."""
-Named = dict[str, Tensor]
-Stats = list[tuple[Tensor, Tensor]]
+Tensors = Sequence[Tensor]
+Function = Callable[[Tensors, Tensors, Tensors], tuple[Tensors, Tensors]]
+"""What moves, what does not, and what is given -> what has moved, and what came out."""
 _log = logging.getLogger(__name__)
 
 
-class Moments:
-    """What Adam keeps of some tensors: the optimizer's own state, to be changed in place."""
+def packed(
+    tensors: Sequence[Tensor], members: Sequence[Sequence[Tensor]], optimizer: torch.optim.Optimizer | None
+) -> Adam:
+    """Move tensors, `(members, ...)` each, into one, `(members, all)`, with what an optimizer keeps of them.
 
-    def __init__(self, optimizer: torch.optim.Optimizer, tensors: Sequence[Tensor]) -> None:
-        states = [optimizer.state[tensor] for tensor in tensors]
-        self.first = [state["exp_avg"] for state in states]
-        self.second = [state["exp_avg_sq"] for state in states]
-        self.steps = [state["step"] for state in states]
-        self.group = optimizer.param_groups[0]
-
-    def next(self) -> tuple[Tensor, Tensor]:
-        """Count a step, and return its number and its rate."""
-        torch._foreach_add_(self.steps, 1)
-        return self.steps[0], torch.tensor(self.group["lr"], dtype=torch.float64)
-
-
-def adam(
-    tensors: Sequence[Tensor],
-    gradients: Sequence[Tensor],
-    first: Sequence[Tensor],
-    second: Sequence[Tensor],
-    step: Tensor,
-    rate: Tensor,
-    clip: float | None,
-) -> None:
-    """Clip the gradients of every member, and move its tensors as Adam does; all `(members, ...)`."""
-    share: Tensor | None = None
-    if clip is not None:
-        norm = torch.stack([gradient.flatten(1).square().sum(1) for gradient in gradients]).sum(0).sqrt()
-        share = clip / norm.clamp(min=clip)
-    ahead = step.double()
-    size = (rate / (1 - 0.9**ahead)).to(tensors[0].dtype)
-    root = (1 - 0.999**ahead).sqrt().to(tensors[0].dtype)
-    for tensor, gradient, mean, square in zip(tensors, gradients, first, second, strict=True):
-        if share is not None:
-            gradient = gradient * share.view(-1, *[1] * (gradient.ndim - 1))
-        mean.lerp_(gradient, 0.1)
-        square.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
-        tensor.sub_(size * mean / (square.sqrt() / root + 1e-8))
-
-
-# ---- forward without side effects ----------------------------------------------------------------------------------
-
-
-def normalised(latent: Tensor, weight: Tensor, bias: Tensor, epsilon: float) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-    """Normalise every channel over its rows, `(members, channels, rows)`, and return what batch norm is to remember."""
-    mean, variance = latent.mean(-1), latent.var(-1, correction=0)
-    scale = (variance + epsilon).rsqrt() * weight
-    rows = latent.shape[-1]
-    out = (latent - mean.unsqueeze(-1)) * scale.unsqueeze(-1) + bias.unsqueeze(-1)
-    return out, (mean.detach(), variance.detach() * (rows / (rows - 1)))
-
-
-def remember(norms: Sequence[Mapping[str, Tensor]], momenta: Sequence[float], stats: Stats) -> None:
-    """Move the running statistics of batch norms."""
-    for own, momentum, (mean, variance) in zip(norms, momenta, stats, strict=True):
-        own["running_mean"].lerp_(mean, momentum)
-        own["running_var"].lerp_(variance, momentum)
-        own["num_batches_tracked"].add_(1)
-
-
-def dense(weight: Tensor, bias: Tensor, latent: Tensor) -> Tensor:
-    """Multiply `(members, out, in)` by columns of rows, shared `(in, rows)` or each member's own."""
-    return weight @ latent + bias.unsqueeze(-1)
-
-
-class SwiftModels:
-    """Models as a function of what they learn: rows `(rows, features)` -> scores `(members, rows)`."""
-
-    def __init__(self, models: Models) -> None:
-        self.layers = [layer for layer, _ in models.layers]
-        self.tensors = [tensor.detach() for tensor in models.learnable]  # the same memory, without a history
-        self.norms = [own for layer, own in models.layers if isinstance(layer, nn.BatchNorm1d)]
-        self.momenta = [layer.momentum or 0.0 for layer in self.layers if isinstance(layer, nn.BatchNorm1d)]
-        self.places = [
-            (i, models.layers[i - 1][1]["weight"].shape[1])
-            for i, layer in enumerate(self.layers)
-            if isinstance(layer, nn.Dropout) and layer.p
-        ]
-
-    def masks(self, rows: int, dtype: torch.dtype) -> list[Tensor]:
-        """Draw the dropout of a step, `(width, rows)` each, as `Models.follow` does."""
-        drawn = [F.dropout(torch.ones(rows, width, dtype=dtype), self.layers[i].p) for i, width in self.places]  # type: ignore[arg-type]
-        return [mask.mT.contiguous() for mask in drawn]
-
-    def __call__(self, tensors: Sequence[Tensor], x: Tensor, masks: Sequence[Tensor]) -> tuple[Tensor, Stats]:
-        """Score rows in training mode, and return what batch norms are to remember."""
-        left, waiting = iter(tensors), iter(masks)
-        latent, stats = x.mT, []
-        for layer in self.layers:
-            if isinstance(layer, nn.Linear):
-                latent = dense(next(left), next(left), latent)
-            elif isinstance(layer, nn.BatchNorm1d):
-                latent, seen = normalised(latent, next(left), next(left), layer.eps)
-                stats.append(seen)
-            elif isinstance(layer, nn.Dropout):
-                latent = latent * next(waiting) if layer.p else latent
-            else:
-                latent = layer(latent)
-        return latent[:, 0], stats
-
-
-class SwiftSurrogates:
-    """Surrogates as a function of what they learn: scores `(members, sets, n)` -> losses `(members, sets)`."""
-
-    def __init__(self, group: Surrogates) -> None:
-        self.shape, self.names = group.shape, [name.removeprefix("surrogate.") for name in group.moved]
-        self.tensors = [group.common[name].detach() for name in group.moved]
-        self.low, self.high = group.common["surrogate.low"], group.common["surrogate.high"]
-        self.norms = [group.norm] if group.norm else []
-        norm = getattr(self.shape.g, "norm", None)
-        self.momenta = [norm.momentum or 0.0] if isinstance(norm, nn.BatchNorm1d) else []
-
-    def pool(self, named: Named, scores: Tensor, y: Tensor, w: Tensor, learning: bool) -> tuple[Tensor, Stats]:
-        """Return what is known of every set, `(members, sets, q)`, in training or in evaluation mode."""
-        y, w = y.expand_as(scores), w.expand_as(scores)
-        scores, y, w = self.shape.made_ready(scores, y, w)
-        latent, stats = torch.stack((y, scores), 1).flatten(2), []
-        g = self.shape.g
-        assert isinstance(g, LearnedMean)
-        for i, _ in enumerate(g.layers):
-            latent = g.activation(dense(named[f"g.layers.{i}.weight"], named[f"g.layers.{i}.bias"], latent))
-            if i == 0 and isinstance(g.norm, nn.BatchNorm1d):
-                if learning:
-                    latent, seen = normalised(latent, named["g.norm.weight"], named["g.norm.bias"], g.norm.eps)
-                    stats.append(seen)
-                else:
-                    own = self.norms[0]
-                    scale = (own["running_var"] + g.norm.eps).rsqrt() * named["g.norm.weight"]
-                    shift = named["g.norm.bias"] - own["running_mean"] * scale
-                    latent = latent * scale.unsqueeze(-1) + shift.unsqueeze(-1)
-        return (latent.unflatten(-1, scores.shape[1:]) * w.unsqueeze(1)).sum(-1).mT, stats
-
-    def judge(self, named: Named, pooled: Tensor) -> Tensor:
-        """Return the loss of each set: `(members, sets, q)` -> `(members, sets)`."""
-        latent = pooled.mT
-        for name, layer in self.shape.h.named_children():
-            linear = isinstance(layer, nn.Linear)
-            latent = dense(named[f"h.{name}.weight"], named[f"h.{name}.bias"], latent) if linear else layer(latent)
-        raw = dense(named["last.weight"], named["last.bias"], latent)[:, 0]
-        return self.low.unsqueeze(-1) + (self.high - self.low).unsqueeze(-1) * self.shape.linked(raw)
-
-    def named(self, tensors: Sequence[Tensor]) -> Named:
-        """Return what is learned by name."""
-        return dict(zip(self.names, tensors, strict=True))
-
-
-# ---- steps ---------------------------------------------------------------------------------------------------------
+    They, each member's own, and the state of the optimizer become views of it.
+    """
+    learned = torch.cat([tensor.detach().flatten(1) for tensor in tensors], 1)
+    whole = {"exp_avg": torch.zeros_like(learned), "exp_avg_sq": torch.zeros_like(learned)}
+    step, place = torch.zeros(()), 0
+    for number, tensor in enumerate(tensors):
+        here = slice(place, place := place + tensor[0].numel())
+        tensor.data = learned[:, here].view_as(tensor)
+        for own, part in zip(members, tensor.detach(), strict=True):
+            own[number].data = part
+        if optimizer:
+            state = optimizer.state[tensor]
+            for key, moments in whole.items():
+                state[key] = moments[:, here].view_as(tensor).copy_(state[key])
+            step.copy_(state["step"])
+            state["step"] = step  # one count for all
+    return Adam(learned, whole["exp_avg"], whole["exp_avg_sq"], step)
 
 
 class Swift:
-    """The two kinds of step of a fleet of surrogates, each one compiled call; the plain ones where that fails.
+    """The steps of a fleet of surrogates, all those of a round one compiled call.
 
     Parameters
     ----------
@@ -194,96 +73,168 @@ class Swift:
     def __init__(
         self, models: Models, group: Surrogates, optimizer: torch.optim.Optimizer, anchor: float, clip: float | None
     ) -> None:
-        inductor.compile_threads = 1  # no processes of its own beside those that train
-        self.models, self.surrogates = SwiftModels(models), SwiftSurrogates(group)
-        self.of_models = Moments(optimizer, models.learnable)
-        learned = [group.common[name] for name in group.moved]
-        self.of_surrogates = Moments(group.optimizer, learned) if group.optimizer else None
+        self.models, self.surrogates, self.masks = PureModels(models), PureSurrogates(group), models.masks
         self.anchor, self.clip, self.relational = anchor, clip, group.losses[0].relational
-        self._follow = torch.compile(self._follow_whole, fullgraph=True, dynamic=False)
-        self._refine = torch.compile(self._refine_whole, fullgraph=True, dynamic=False)
+        self.of_models = packed(models.learnable, [list(model.parameters()) for model in models.models], optimizer)
+        self.of_surrogates = packed(
+            [group.common[name] for name in group.moved],
+            [list(loss.surrogate.parameters()) for loss in group.losses],
+            group.optimizer,
+        )
+        self.optimizer = group.optimizer
+        known = [self.of_surrogates.learned, *self.surrogates.running, *self.surrogates.stretch]
+        self._follow = Graph(partial(scanned, self._follow_one), [*self.of_models, *self.models.running], known)
+        self._refine = Graph(
+            partial(scanned, self._refine_one),
+            [*self.of_surrogates, *self.surrogates.running],
+            self.surrogates.stretch,
+        )
+        self._probe = Graph(self._probe_all, self.models.running, [self.of_models.learned])
 
     @torch.no_grad()
-    def follow(self, x: Tensor, y: Tensor, w: Tensor) -> Tensor:
-        """Take a step of all models on one set, `(1, n, features)`, and return their losses: `(members,)`."""
-        masks = self.models.masks(x.shape[1], x.dtype)
-        moments = self.of_models
-        state = self.models.tensors, moments.first, moments.second
-        losses: Tensor = self._follow(*state, *moments.next(), x[0], y, w, masks)
-        return losses
+    def follow(self, x: Tensor, y: Tensor, w: Tensor, rates: Sequence[float]) -> Tensor:
+        """Take a step of all models on each set, `(steps, n, features)`, and return the losses: `(steps, members)`."""
+        steps, n = y.shape
+        torch._foreach_add_(self.models.counts, steps)
+        masks = self.masks(steps, n, x.dtype)
+        return self._follow(torch.tensor(rates, dtype=torch.float64), x, y, w, *masks)[0]
 
-    def _follow_whole(
-        self,
-        tensors: list[Tensor],
-        first: list[Tensor],
-        second: list[Tensor],
-        step: Tensor,
-        rate: Tensor,
-        x: Tensor,
-        y: Tensor,
-        w: Tensor,
-        masks: list[Tensor],
-    ) -> Tensor:
-        named = self.surrogates.named(self.surrogates.tensors)
+    def _follow_one(self, moving: Tensors, fixed: Tensors, given: Tensors) -> tuple[Tensors, Tensors]:
+        """Take one step on one set."""
+        state, running = Adam(*moving[:4]), moving[4:]
+        learned, *known, low, high = fixed
+        rate, x, y, w, *masks = given
+        y, w = y.unsqueeze(0), w.unsqueeze(0)
 
-        def objective(learned: list[Tensor]) -> tuple[Tensor, tuple[Tensor, Stats]]:
-            scores, stats = self.models(learned, x, masks)
+        def objective(followed: Tensor) -> tuple[Tensor, tuple[Tensor, list[Tensor]]]:
+            scores, stats = self.models(followed, x, masks)
             own = scores.unsqueeze(1)
-            pooled, _ = self.surrogates.pool(named, own, y, w, learning=False)
+            losses, _ = self.surrogates(learned, own, y, w, (low, high), known)
             told = two_classes(y, w).to(scores.dtype)
-            losses = (self.surrogates.judge(named, pooled) * told).sum(-1) / told.sum().clamp(min=1)
+            losses = (losses * told).sum(-1) / told.sum().clamp(min=1)
             if self.anchor:
                 rows = F.binary_cross_entropy_with_logits(own, y.expand_as(own), reduction="none") * w
                 losses = losses + self.anchor * rows.sum((-1, -2)) / w.sum()
             return losses.sum(), (losses.detach(), stats)
 
-        losses: Tensor
-        gradients, (losses, stats) = torch.func.grad(objective, has_aux=True)(tensors)
-        adam(tensors, gradients, first, second, step, rate, self.clip)
-        remember(self.models.norms, self.models.momenta, stats)
-        return losses
+        gradient, (losses, stats) = torch.func.grad(objective, has_aux=True)(state.learned)
+        return [*state.moved(gradient, rate, self.clip), *remembered(running, stats, self.models.momenta)], [losses]
 
     @torch.no_grad()
-    def refine(self, scores: Tensor, y: Tensor, w: Tensor, true: Tensor) -> Tensor:
-        """Take a step of all surrogates on some sets, `(members, sets, n)`, and return the gaps: `(members, sets)`."""
-        moments = self.of_surrogates
-        assert moments is not None
-        state = self.surrogates.tensors, moments.first, moments.second
-        gaps: Tensor = self._refine(*state, *moments.next(), scores, y, w, true)
-        return gaps
+    def probe(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Score sets in both modes, as `Models.probe` does."""
+        torch._foreach_add_(self.models.counts, len(x))
+        still, live = self._probe(x, *self.masks(len(x), x.shape[1], x.dtype))
+        return still, live
 
-    def _refine_whole(
-        self,
-        tensors: list[Tensor],
-        first: list[Tensor],
-        second: list[Tensor],
-        step: Tensor,
-        rate: Tensor,
-        scores: Tensor,
-        y: Tensor,
-        w: Tensor,
-        true: Tensor,
-    ) -> Tensor:
-        span = (self.surrogates.high - self.surrogates.low).unsqueeze(-1)
+    def _probe_all(self, moving: Tensors, fixed: Tensors, given: Tensors) -> tuple[Tensors, Tensors]:
+        x, *masks = given
+        still, live, after = self.models.probe(fixed[0], moving, x, masks)
+        return after, [still, live]
 
-        def objective(learned: list[Tensor]) -> tuple[Tensor, tuple[Tensor, Stats]]:
-            named = self.surrogates.named(learned)
-            pooled, stats = self.surrogates.pool(named, scores, y, w, learning=True)
-            smooth = self.surrogates.judge(named, pooled)
+    @torch.no_grad()
+    def refine(self, scores: Tensor, y: Tensor, w: Tensor, true: Tensor, steps: int) -> list[Tensor]:
+        """Share sets, `(members, sets, n)`, out over steps of all surrogates, and return the gaps met in each."""
+        size = -(-len(y) // steps)
+        if len(y) == size * steps:
+            return list(self._refined(scores, y, w, true, steps))
+        # Some sets were left out. That is rare, and not worth a graph for every number of steps.
+        parts = zip(scores.split(size, 1), y.split(size), w.split(size), true.split(size, 1), strict=True)
+        return [self._refined(*part, steps=1)[0] for part in parts]
+
+    def _refined(self, scores: Tensor, y: Tensor, w: Tensor, true: Tensor, steps: int) -> Tensor:
+        """Return the gaps, `(steps, members, sets a step)`."""
+        assert self.optimizer is not None
+        torch._foreach_add_(self.surrogates.counts, steps)
+        rates = torch.full((steps,), self.optimizer.param_groups[0]["lr"], dtype=torch.float64)
+        scores, true = (each.unflatten(1, (steps, -1)).transpose(0, 1) for each in (scores, true))
+        y, w = (each.unflatten(0, (steps, -1)) for each in (y, w))
+        return self._refine(rates, scores, y, w, true)[0]
+
+    def _refine_one(self, moving: Tensors, fixed: Tensors, given: Tensors) -> tuple[Tensors, Tensors]:
+        """Take one step on some sets."""
+        state, running = Adam(*moving[:4]), moving[4:]
+        rate, scores, y, w, true = given
+        span = (fixed[1] - fixed[0]).unsqueeze(-1)
+
+        def objective(learned: Tensor) -> tuple[Tensor, tuple[Tensor, list[Tensor]]]:
+            smooth, stats = self.surrogates(learned, scores, y, w, fixed)
             distance = len(true) * meta_loss(smooth / span, true / span, self.relational)
             return distance, ((smooth - true).abs().detach(), stats)
 
-        gaps: Tensor
-        gradients, (gaps, stats) = torch.func.grad(objective, has_aux=True)(tensors)
-        adam(tensors, gradients, first, second, step, rate, self.clip)
-        remember(self.surrogates.norms, self.surrogates.momenta, stats)
-        return gaps
+        gradient, (gaps, stats) = torch.func.grad(objective, has_aux=True)(state.learned)
+        return [*state.moved(gradient, rate, self.clip), *remembered(running, stats, self.surrogates.momenta)], [gaps]
+
+
+def remembered(running: Tensors, seen: Tensors, momenta: Sequence[float]) -> list[Tensor]:
+    """Return the running statistics of batch norms after a batch."""
+    return [old.lerp(new, momentum) for old, new, momentum in zip(running, seen, momenta, strict=True)]
+
+
+# ---- compiling -----------------------------------------------------------------------------------------------------
+
+
+def scanned(one: Function, moving: Tensors, fixed: Tensors, given: Tensors) -> tuple[Tensors, Tensors]:
+    """Take a step for each of what is given, `(steps, ...)`, as a loop that is compiled once; outs `(steps, ...)`."""
+    count, steps = len(moving), len(moving) + len(given)
+
+    def step(*flat: Tensor) -> list[Tensor]:
+        after, outs = one(flat[:count], flat[steps:], flat[count:steps])
+        return [*after, *outs]
+
+    found = scan_op(step, list(moving), list(given), tuple(fixed))
+    return found[:count], found[count:]
+
+
+class Graph:
+    """A function compiled once for each shape of what it is given.
+
+    The call goes straight to the compiled code: nothing is checked, for what moves and what does not are the same every
+    time. What moves is changed in place.
+    """
+
+    def __init__(self, function: Function, moving: Tensors, fixed: Tensors) -> None:
+        self.function, self.count, self.state = function, len(moving), [*moving, *fixed]
+        self.known: dict[tuple[torch.Size, ...], Callable[[list[Tensor]], Tensors]] = {}
+
+    def __call__(self, *given: Tensor) -> Tensors:
+        """Move what moves, and return what comes out."""
+        form = tuple(tensor.shape for tensor in given)
+        whole = [*self.state, *(tensor.contiguous() for tensor in given)]
+        if form not in self.known:
+            self.known[form] = compiled(self._flat, whole)
+        return self.known[form](whole)
+
+    def _flat(self, *flat: Tensor) -> Tensors:
+        end = len(self.state)
+        after, outs = self.function(flat[: self.count], flat[self.count : end], flat[end:])
+        for old, new in zip(flat, after, strict=False):
+            old.copy_(new)
+        return tuple(outs)
+
+
+def compiled(function: Callable[..., Tensors], inputs: Tensors) -> Callable[[list[Tensor]], Tensors]:
+    """Return a function of tensors, which it may change, as compiled code for tensors just like these.
+
+    `torch.compile` would do the same, but looks at every tensor again at every call, which takes as long as a step.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what torch says of itself while it is imported
+        from torch._guards import TracingContext, detect_fake_mode, tracing
+        from torch._inductor import config
+        from torch._inductor.compile_fx import compile_fx_inner
+        from torch._inductor.decomposition import select_decomp_table
+    pure = torch.func.functionalize(function)  # formulas of gradients work in place, which the compiler must not see
+    graph = make_fx(pure, select_decomp_table(), tracing_mode="fake")(*inputs)
+    like = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
+    with tracing(TracingContext(detect_fake_mode(like))), config.patch(compile_threads=1, cpp_wrapper=True):
+        return compile_fx_inner(graph, like)
 
 
 def can_compile() -> bool:
     """Say, quietly, whether this machine can compile: by a function that is hardly one."""
     try:
-        torch.compile(torch.neg, fullgraph=True)(torch.ones(2))
+        compiled(lambda one: (one.neg(),), [torch.ones(2)])([torch.ones(2)])
     except Exception as error:  # whatever a compiler that is missing or broken raises
         _log.info("steps are not compiled here: %s", (str(error) or type(error).__name__).splitlines()[0])
         return False
