@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
+BENCHMARKS := overhead grids growth metrics threads peers
+
 .PHONY: help demo test browser docs tour lint format fuzz bench clean
 
 help:  ## show what can be made
@@ -45,8 +47,10 @@ format: $(VENV)/.dev  ## let ruff rewrite what it can
 fuzz: $(VENV)/.dev  ## 100,000 random examples against the oracles
 	METRICGRAD_FUZZ=100000 $(BIN)/python -m pytest tests/test_metrics_oracles.py
 
-bench: $(VENV)/.dev  ## measure speed, as ratios within one run
-	$(BIN)/python benchmarks/metrics.py
+bench: $(VENV)/.bench  ## measure speed, as ratios within one run, and write docs/performance.md; half an hour
+	@for name in $(BENCHMARKS); do echo "benchmarks/$$name.py"; \
+	  $(BIN)/python benchmarks/$$name.py || echo "benchmarks/$$name.py: a claim is not met, or it failed"; done
+	$(BIN)/python benchmarks/performance.py
 
 clean:  ## remove what make made
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis metricgrad-demo build docs/gallery
@@ -68,3 +72,8 @@ $(VENV)/.docs: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "Installing metricgrad and what its pages are built with into $(VENV) (once) ..."
 	$(INSTALL) -e '.[docs]'
 	@touch $@ $(VENV)/.core
+
+# The peers of the benchmark without what they ask for and do not need here; one that is missing is only named.
+$(VENV)/.bench: $(VENV)/.dev
+	-$(INSTALL) --no-deps libauc ap-perf && $(INSTALL) numba tqdm
+	@touch $@

@@ -46,6 +46,14 @@ def test_the_page_has_the_numbers_that_are_stored(when: ModuleType) -> None:
     assert when.page() == (ROOT / "docs" / "when-it-helps.md").read_text("utf-8")
 
 
+def test_the_page_of_speed_and_the_readme_have_what_is_stored(win: ModuleType) -> None:
+    import performance
+
+    assert performance.page() == (ROOT / "docs" / "performance.md").read_text("utf-8")
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert performance.in_readme(text) == text
+
+
 @pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: page.name)
 def test_every_picture_and_page_that_a_page_names_is_there(page: Path) -> None:
     named = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text("utf-8"))
