@@ -34,6 +34,8 @@ from metricgrad.recipe import RECIPES
 from metricgrad.trainer import Follower, train
 
 BATCHES = (100, 1_000)
+PATIENCE = 5.0
+"""Seconds that a step may take."""
 GOALS = {"auc": "LibAUC", "f1": "AP-Perf"}
 """What is to be reached, and who else aims for it."""
 PACKAGES = {"LibAUC": "libauc", "AP-Perf": "ap_perf"}
@@ -144,6 +146,12 @@ def step_times(rows: Rows, peers: list[str], batch: int, repeats: int, steps: in
     return {"batch": batch, "seconds": middle(times), "over_ours": over}
 
 
+def bearable(peer: str, batch: int, before: list[dict[str, Any]]) -> bool:
+    """Say whether a step of a peer is short enough to be timed, if its cost grows with the square of the batch."""
+    growth = [one["seconds"][peer] * (batch / one["batch"]) ** 2 for one in before]
+    return all(seconds < PATIENCE for seconds in growth)
+
+
 # ---- time to a goal --------------------------------------------------------------------------------------------------
 
 
@@ -220,10 +228,12 @@ def main() -> int:
     parts = prepared("ijcnn1", 0, standardise=True)
     why = {name: there(name, parts.train.x.shape[1]) for name in PEERS}
     peers = [name for name, reason in why.items() if not reason]
-    steps = [
-        step_times(parts.train, peers, batch, asked.repeats, max(1, asked.steps * BATCHES[0] // batch))
-        for batch in BATCHES
-    ]
+    steps: list[dict[str, Any]] = []
+    for batch in BATCHES:
+        some = max(1, asked.steps * BATCHES[0] // batch)
+        steps.append(
+            step_times(parts.train, [p for p in peers if bearable(p, batch, steps)], batch, asked.repeats, some)
+        )
     goals = [
         to_goal(metric, parts.train, parts.test, peer if peer in peers else None, asked.limit)
         for metric, peer in GOALS.items()
