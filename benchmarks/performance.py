@@ -62,7 +62,7 @@ def claim_table(found: Mapping[str, Mapping[str, Any]]) -> str:
     return markdown(["claim", "measured (quartiles)", "bar", "met"], rows)
 
 
-def table2_text() -> str:
+def table2_section() -> str:
     """Say how long Table 2 took, from the seconds of every run."""
     runs = [one for one in Store(REPRODUCTION) if " table2 " in one["command"]]
     total = sum(one["seconds"] for one in runs)
@@ -114,9 +114,11 @@ def page() -> str:
     found = records()
     shown = list(claims(found))
     missed = sum(not one["met"] for one in shown)
-    texts = [HEAD.format(claims=claim_table(found), missed=missed, number=len(shown))]
+    left = [f"`{name}`" for name in NAMES if name not in found]
+    pending = f" Not measured yet: {', '.join(left)}." if left else ""
+    texts = [HEAD.format(claims=claim_table(found), missed=missed, number=len(shown), pending=pending)]
     texts += [SECTIONS[name](found[name]) for name in NAMES if name in found]
-    return "\n".join([*texts, MADE.format(made=made_table(found))])
+    return "\n".join([*texts, table2_section(), NOT_COMPILED, MADE.format(made=made_table(found))])
 
 
 def overhead_section(record: Mapping[str, Any]) -> str:
@@ -139,7 +141,6 @@ def grids_section(record: Mapping[str, Any]) -> str:
         share=quartiles(record["claims"][0], 2),
         cores=record["cores"],
         processes=f"{record['wall_seconds']['processes'] / record['wall_seconds']['fleet']:.2g}",
-        table2=table2_text(),
     )
 
 
@@ -195,7 +196,7 @@ that is timed, for on an idle machine that is what one waits for; this machine w
 
 {claims}
 
-{missed} of {number} claims are not met; why is said below.
+{missed} of {number} claims are not met; where any is not, why is said below.{pending}
 
 ![Every claim against its bar](images/performance.png)
 """
@@ -217,11 +218,14 @@ the round. A bar of 1.5 cannot be reached by writing the same computation better
 once, such as the first check of the surrogate, weighs more than in a whole fit.
 """
 
-ROUNDS = """## Rounds of the paper, and torch.compile
+NOT_COMPILED = """## Where torch.compile is used
 
 The paper's recipe takes 300,000 rounds of thirteen tiny steps. From 10,000 steps on, a fleet of surrogates with a
 learned g has whole steps compiled (`swift.py`, [decision 17](decisions/0017-whole-steps-compiled.md)). The default
 recipe has too few steps to pay for compiling, and `fit` never compiles.
+"""
+
+ROUNDS = """## Rounds of the paper
 
 Rounds of the paper's recipe on {dataset}, over the pseudo-code of the paper written down directly
 (`benchmarks/direct.py`); a member of a fleet of seven is a seventh of its time:
@@ -240,14 +244,15 @@ fleet, and {alone} s one after the other: a share of **{share}**. In processes, 
 {processes} times as long as one fleet by the clock. The route chosen is fleets, and processes over fleets
 ([decision 10](decisions/0010-runs-train-as-a-fleet.md)): a fleet saves work, processes only spread it; `--jobs` does
 both.
-
-{table2}
 """
 
-TABLE2 = """`{command}`
+TABLE2 = """## Table 2, whole
+
+`{command}`
 made {runs} runs ({datasets} datasets, {seeds} seeds, both protocols; {date}, commit {commit}). The seconds stored with
 them, each run being given its part of its fleet, add up to {total}; in {cores} processes on {cores} cores that is
-**{minutes} minutes**, {bar} the bar of two hours. Loading and scoring are not in it.{since}"""
+**{minutes} minutes**, {bar} the bar of two hours. Loading and scoring are not in it.{since}
+"""
 
 SINCE = """ Since then
 cross-entropy goes on beside surrogates: one member more in a fleet of 21 or more."""

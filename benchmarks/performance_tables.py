@@ -150,8 +150,9 @@ def made_table(found: Mapping[str, Mapping[str, Any]]) -> str:
     rows = []
     for record in found.values():
         made, host = record["made_by"], record["machine"]
-        load = ", ".join(map(str, host["load"]))
-        rows.append([f"`{record['command']}`", made["date"], made["commit"], f"torch {made['torch']}", load])
-    host = next(iter(found.values()))["machine"]
+        load = ", ".join(map(str, host.get("load", ["not kept"])))
+        note = f" ({record['note']})" if "note" in record else ""
+        rows.append([f"`{record['command']}`{note}", made["date"], made["commit"], f"torch {made['torch']}", load])
+    host = max((record["machine"] for record in found.values()), key=len)
     table = markdown(["command", "date", "commit", "with", "load at the end"], rows, left=5)
-    return f"{host['processor']} ({host['machine']}), {host['cpus']} cores.\n\n{table}"
+    return f"{host.get('processor', '')} {host['machine']}, {host['cpus']} cores.\n\n{table}".lstrip()
