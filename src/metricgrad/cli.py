@@ -1,4 +1,4 @@
-"""The command `metricgrad`: the only place that prints. Imports sit inside commands, so that help answers at once."""
+"""The command `metricgrad`; it and its modules of commands alone print. Imports sit inside, so help answers at once."""
 
 from __future__ import annotations
 
