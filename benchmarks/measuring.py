@@ -159,7 +159,7 @@ def stored(name: str, folder: Path = FOLDER) -> dict[str, Any]:
 
 def bar_of(one: Mapping[str, Any]) -> str:
     """Return the bar of a claim in words."""
-    return f"at most {one['at_most']:g}" if "at_most" in one else f"at least {one['at_least']:g}"
+    return f"at most {one['at_most']:.3g}" if "at_most" in one else f"at least {one['at_least']:.3g}"
 
 
 def show(name: str, claims: Sequence[Mapping[str, Any]]) -> None:

@@ -271,7 +271,9 @@ features these weigh more than the row itself.
 
 {memory}
 
-Metrics sort, so their cost should grow as n log n:
+Metrics sort, so their cost should grow as n log n. Up to a million rows it does; from there to ten million it grows
+faster, also that of a metric which does not sort: the arrays no longer fit in the processor's cache, and bringing them
+into the order of the scores reads memory at random.
 
 {metrics}
 """
