@@ -104,7 +104,7 @@ def draw(found: Mapping[str, Mapping[str, Any]]) -> Figure:
     axes.set_xticks([0.05, 0.1, 0.2, 0.5, 1, 2], ["1/20", "1/10", "1/5", "1/2", "bar", "2 x"], minor=False)
     axes.minorticks_off()
     axes.set_yticks(range(len(shown)), [one["says"] for one in shown], fontsize=8)
-    axes.set_xlabel("measured cost as a share of what the bar allows (left is better; the band is the quartiles)")
+    axes.set_xlabel("cost as a share of the bar (left is better)")
     axes.spines[["top", "right"]].set_visible(False)
     return figure
 
@@ -241,9 +241,9 @@ GRIDS = """## Many runs at once
 
 The {runs} runs of a block of Table 2 ({dataset}, seven metrics, three modes) took {fleet} s of processor time as a
 fleet, and {alone} s one after the other: a share of **{share}**. In processes, one for each of {cores} cores, they took
-{processes} times as long as one fleet by the clock. The route chosen is fleets, and processes over fleets
-([decision 10](decisions/0010-runs-train-as-a-fleet.md)): a fleet saves work, processes only spread it; `--jobs` does
-both.
+{processes} times as long as one fleet by the clock, starting them included. The route chosen is fleets, and processes
+over fleets ([decision 10](decisions/0010-runs-train-as-a-fleet.md)): a fleet saves work, processes only spread it;
+`--jobs` does both.
 """
 
 TABLE2 = """## Table 2, whole
@@ -271,9 +271,9 @@ features these weigh more than the row itself.
 
 {memory}
 
-Metrics sort, so their cost should grow as n log n. Up to a million rows it does; from there to ten million it grows
-faster, also that of a metric which does not sort: the arrays no longer fit in the processor's cache, and bringing them
-into the order of the scores reads memory at random.
+Metrics sort, so their cost should grow as n log n. Up to a million rows it nearly does; from there to ten million
+it grows faster, also that of a metric which does not sort. Most likely the arrays no longer fit in the processor's
+cache, and bringing them into the order of the scores reads memory at random; that has not been taken apart.
 
 {metrics}
 """
