@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import html
 import re
 from pathlib import Path
 
 import joblib
 import numpy as np
 import pytest
+from playwright.sync_api import Browser
 from typer.testing import CliRunner
 
+from browsing import in_browser, opened
 from metricgrad import demo
 from metricgrad.cli import app
 from metricgrad.datasets import load
@@ -37,6 +40,13 @@ def test_the_table_has_both_methods_and_the_seven_losses(shown: tuple[Path, str]
         assert re.search(rf"│ {label}[^│]*│ +[\d.]+ │ +[\d.]+ │", output), label
 
 
+def test_both_the_page_and_the_terminal_say_which_model_was_kept(shown: tuple[Path, str]) -> None:
+    out, output = shown
+    verdict = f"metricgrad {joblib.load(out / 'model.joblib').verdict_}."
+    assert verdict in " ".join(output.split())
+    assert html.escape(verdict) in (out / "index.html").read_text()
+
+
 def test_the_saved_model_predicts_labels(shown: tuple[Path, str]) -> None:
     out, _ = shown
     data = load("digits8")
@@ -54,6 +64,14 @@ def test_pictures_and_page_are_written_and_the_page_needs_nothing_else(shown: tu
     assert page.count("data:image/png;base64,") == 2
     assert "://" not in page
     assert page.count("<tr>") == 1 + len(PAPER)
+
+
+@in_browser
+@pytest.mark.parametrize("width", [360, 1280])
+def test_the_page_never_scrolls_sideways(browser: Browser, shown: tuple[Path, str], width: int) -> None:
+    page, wrong = opened(browser, shown[0] / "index.html", "figure img", viewport={"width": width, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert wrong == []
 
 
 def test_both_methods_get_the_same_split_steps_and_warm_up(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def demo(
     from rich.console import Console
     from rich.table import Table
 
-    from metricgrad.demo import METHODS, RECIPE, run_demo
+    from metricgrad.demo import METHODS, RECIPE, run_demo, said
     from metricgrad.metrics import PAPER, get_metric
 
     chosen = get_metric(metric)
@@ -136,6 +136,7 @@ def demo(
         table.add_row(known.label + ("" if known.higher_is_better else " (lower is better)"), *cells)
     table.add_row("seconds", *(f"{run.seconds:.0f}" for run in runs))
     Console().print(table)
+    typer.echo(said(runs[-1]))
     typer.echo(
         f"Only {runs[0].positives} test rows are positive, and the network fits this data easily: take a small "
         "difference for noise. README.md says where it helps."

@@ -55,7 +55,7 @@ def plot_convergence(histories: Mapping[str, Sequence[Round]], metric: Metric) -
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
     above.set_ylabel(f"validation {metric.label}")
-    above.set_title("The dot is the checkpoint kept; the dotted line ends the cross-entropy warm-up", fontsize=9)
+    above.set_title("A dot is the best checkpoint of a run; the dotted line ends the cross-entropy warm-up", fontsize=9)
     above.legend(frameon=False)
     below.set_ylabel("gap")
     below.set_xlabel("model steps")

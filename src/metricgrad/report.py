@@ -11,7 +11,7 @@ from pathlib import Path
 from metricgrad import paper
 from metricgrad.comparison import NOISE, compare
 from metricgrad.figures import figure1, figure2
-from metricgrad.markup import page, tag
+from metricgrad.markup import boxed, page, tag
 from metricgrad.metrics import get_metric
 from metricgrad.panels import FIGURES, filter_bar, note, page_data, training_panel
 from metricgrad.ranking import Ranking, common_methods, rank_methods
@@ -207,25 +207,28 @@ def _rank_blocks(view: _View) -> Iterator[str]:
 
 
 def write_demo_page(
-    path: Path, title: str, losses: Mapping[str, Mapping[str, float]], pictures: Mapping[str, Path]
+    path: Path, title: str, verdict: str, losses: Mapping[str, Mapping[str, float]], pictures: Mapping[str, Path]
 ) -> None:
-    """Write a page with a table of metrics as people know them, one column a method, best in bold, and pictures."""
+    """Write a page: which model was kept, metrics as people know them, one column a method, best in bold; pictures."""
     figures = "".join(
         f'<figure><img alt="{escape(caption)}" src="data:image/png;base64,'
         f'{base64.b64encode(file.read_bytes()).decode()}"><figcaption>{escape(caption)}</figcaption></figure>'
         for caption, file in pictures.items()
     )
     lead = "Test rows, looked at once. Same network, steps, split and exact threshold for every method."
-    body = f"<header><h1>{escape(title)}</h1><p>{lead}</p></header><main>{_metric_table(losses)}{figures}</main>"
+    body = (
+        f"<header><h1>{escape(title)}</h1><p>{lead}</p></header><main>{_metric_table(losses)}"
+        f"<p>{escape(verdict)}</p>{figures}</main>"
+    )
     path.write_text(page(title, body), encoding="utf-8")
 
 
 def _metric_table(losses: Mapping[str, Mapping[str, float]]) -> str:
     names = list(next(iter(losses.values())))
     head = "".join(f"<th scope='col'>{escape(method)}</th>" for method in losses)
-    return (
-        f"<table><thead><tr><th scope='col'>metric</th>{head}</tr></thead><tbody>"
-        f"{''.join(_metric_row(name, [by[name] for by in losses.values()]) for name in names)}</tbody></table>"
+    rows = "".join(_metric_row(name, [by[name] for by in losses.values()]) for name in names)
+    return boxed(
+        f"<table><thead><tr><th scope='col'>metric</th>{head}</tr></thead><tbody>{rows}</tbody></table>", "Test rows"
     )
 
 
