@@ -63,9 +63,23 @@ def test_the_layout_of_a_table_does_not_matter() -> None:
 
 
 def test_parts_are_taken_as_tensors() -> None:
-    x, y, w = Table(ROWS.astype(np.float32), TARGETS, None).rows(np.array([1, 4]))
-    assert (x.tolist(), y.tolist(), w) == ([[0, 5], [3, 0]], [0, 1], None)
-    assert Table(ROWS, TARGETS, np.arange(5.0)).rows(np.array([1, 4])).w.tolist() == [1, 4]
+    as_it_is, part = (ROWS, np.zeros(2), np.ones(2)), np.array([1, 4])
+    x, y, w, members = Table(*as_it_is, TARGETS, None).rows(part)
+    assert (x.tolist(), y.tolist(), w, members) == ([[0, 5], [3, 0]], [0, 1], None, None)
+    weighed = Table(*as_it_is, TARGETS, np.arange(5.0)).rows(part)
+    assert weighed.w is not None
+    assert weighed.w.tolist() == [1, 4]
+
+
+def test_classes_and_columns_are_taken_as_the_metric_takes_them() -> None:
+    as_it_is, part = (ROWS, np.zeros(2), np.ones(2)), np.array([1, 4])
+    several = Table(*as_it_is, np.array([0, 2, 1, 0, 1]), None, classes=3).rows(part)
+    assert several.y.tolist() == [[0, 0, 1], [0, 1, 0]]
+    amounts = Table(*as_it_is, TARGETS, None, columns=np.arange(10.0).reshape(5, 2)).rows(part)
+    assert amounts.y.tolist() == [[0, 2, 3], [1, 8, 9]]
+    labels = Table(*as_it_is, np.eye(5, dtype=np.int8), None)
+    assert labels.strata.tolist() == [0] * 5
+    assert labels.rows(part).y.tolist() == [[0, 1, 0, 0, 0], [0, 0, 0, 0, 1]]
 
 
 def test_a_table_of_few_cells_keeps_its_rows_for_the_split() -> None:

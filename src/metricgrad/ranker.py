@@ -97,7 +97,7 @@ class MetricRanker(MetricEstimator):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(300, 4))
     >>> y = (X[:, 0] + 0.5 * rng.normal(size=300)).round().clip(0, 2)
-    >>> ranker = MetricRanker("ndcg(5)", "listnet", "linear", Recipe(warmup=60, rounds=20, sets=8))
+    >>> ranker = MetricRanker("ndcg(5)", "listnet", "linear", Recipe(warmup=60, rounds=20, sets=8, learning_rate=0.03))
     >>> ranker.fit(X, y, group=[10] * 30).score(X, y, group=[10] * 30) > 0.8
     True
     """
