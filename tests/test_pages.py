@@ -218,3 +218,59 @@ def test_the_summary_counts_runs_that_were_kept_and_names_the_largest_losses(
     assert "lower than cross-entropy's in 50% of the runs and higher in 50%." in text
     assert "seeds: 0 of 32 cells; where" in text
     assert "The largest losses: susy/AUC/30 units -20.0%." in text
+
+
+# ---- black boxes ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def boxes(win: ModuleType) -> ModuleType:
+    import black_boxes_page
+
+    return black_boxes_page
+
+
+def test_the_page_of_black_boxes_has_the_numbers_that_are_stored(boxes: ModuleType) -> None:
+    assert boxes.page() == (ROOT / "docs" / "black-boxes.md").read_text("utf-8")
+    records = list(Store(boxes.RESULTS))
+    ran = {(record["run"]["box"], record["run"]["seed"]) for record in records}
+    assert len(ran) == len(records)
+    assert {seed for _, seed in ran} == set(range(boxes.SEEDS))
+    assert max(record["calls"] for record in records) <= boxes.CALLS
+
+
+def of_a_box(seed: int, ours: float, proxy: float, higher: bool, box: str = "one") -> dict[str, object]:
+    return {
+        "run": {"box": box, "seed": seed},
+        "ours": ours,
+        "proxy": proxy,
+        "higher_is_better": higher,
+        "label": "M",
+        "rival": "balanced",
+        "calls": 100 + seed,
+    }
+
+
+@pytest.mark.parametrize("higher", [True, False])
+def test_a_gain_of_a_box_is_positive_where_people_would_say_better(boxes: ModuleType, higher: bool) -> None:
+    sign = 1 if higher else -1
+    gains = (0.1, 0.3, -0.1, 0.0, 0.2)
+    records = [of_a_box(seed, 0.5 + sign * gain, 0.5, higher) for seed, gain in enumerate(gains)]
+    found = boxes.outcomes([*records, of_a_box(0, 0.9, 0.1, higher, "of one seed so far")])
+    (row,) = found.itertuples()
+    assert row.gain == pytest.approx(0.1)
+    assert row.error == pytest.approx(np.std(gains, ddof=1) / np.sqrt(5))
+    assert (row.won, row.lost, row.calls) == (3, 1, 104)
+    shown = boxes.table(found).splitlines()[-1]
+    assert "+0.100 ± 0.071" in shown
+    assert ("(low is good)" in shown) is not higher
+    assert "0.500 (balanced)" in shown
+
+
+def test_what_the_surrogate_gains_in_a_loop_is_paired_by_seed(boxes: ModuleType) -> None:
+    values = [{"plain": 0.5, "surrogate": 0.6}, {"plain": 0.7, "surrogate": 0.7}, {"plain": 0.4, "surrogate": 0.6}]
+    records = [{"run": {"example": "a", "seed": seed}, "values": found} for seed, found in enumerate(values)]
+    plain, ours = boxes.loop_table([*records, {"run": {"example": "b"}, "values": {}}], "a").splitlines()[2:]
+    assert plain == "| plain | 0.5333 | +0.1000 ± 0.0577 | 2 : 0 |"
+    assert ours == "| surrogate | 0.6333 |  |  |"
+    assert boxes.loop_table(records[:2], "a") == "Still to be run."
