@@ -142,10 +142,11 @@ def size_part(found: pd.DataFrame, rare: dict[tuple[str, int], int], shares: dic
         if any(rare[dataset, rows] < FEW for rows, dataset, *_ in found.index)
         else ""
     )
+    first_look = " A first look: too few seeds to conclude from." if found["seeds"].max() < 3 else ""
     metrics = spelt(found.index.get_level_values("metric").nunique())
     return f"""The linear model on fewer rows, drawn by the seed, classes in proportion; a dataset that has fewer than
 {ROWS:,} is used whole there. Mean over {metrics} metrics, the same seeds at every size ({spread(found["seeds"])} a
-cell).{left_out}
+cell).{first_look}{left_out}
 
 {size_table(found, rare, shares)}
 
@@ -316,10 +317,13 @@ def readme_part(frame: pd.DataFrame, sizes: bool) -> str:
     against = f", against {listed(rivals)}" if rivals else ""
     of_datasets = found["gain"].groupby(level="dataset").mean()
     datasets = spelt(len(of_datasets))
+    lost = found[found["gain"] < 0].nsmallest(1, "gain")
+    worst = f" The worst cell: {_cells(lost)}." if len(lost) else ""
     return wrapped(f"""{gain_table(found)}
 
 *Mean over {datasets} datasets ({seeds_said(found)}); p by Wilcoxon over cells of dataset and model, which are
-alike within a dataset: over the means of the {datasets} datasets alone, p = {signed_rank(of_datasets):.2g}.*
+alike within a dataset: over the means of the {datasets} datasets alone, p =
+{signed_rank(of_datasets):.2g}.{worst}*
 
 By dataset{", prevalence and size" if sizes else " and prevalence"}{against}, how
 sure all this is, and whether it ever collapses: [docs/when-it-helps.md](docs/when-it-helps.md).""")

@@ -150,8 +150,16 @@ def test_seeds_are_one_number_only_if_all_cells_have_as_many(win: ModuleType, wh
     losses = every_metric(win, 5)
     assert "(five seeds)" in when.opening(win.gains(losses))
     assert "(five seeds)" in when.readme_part(losses, sizes=False)
+    assert "worst" not in when.readme_part(losses, sizes=False)
     losses.loc[("susy", "f1", "small", 4), "cross-entropy"] = np.nan
     assert "(seeds: linear 5, 30 units 4 to 5)" in when.opening(win.gains(losses))
+
+
+def test_the_readme_names_the_worst_cell(win: ModuleType, when: ModuleType) -> None:
+    losses = every_metric(win, 2)
+    losses.loc[("susy", "f1", "small"), "sl-r"] = 0.3
+    losses.loc[("a9a", "auc", "linear"), "sl-r"] = 0.25
+    assert "The worst cell: susy/F1/30 units -50.0%.*" in " ".join(when.readme_part(losses, sizes=False).split())
 
 
 def test_gains_by_size_are_of_the_same_cells_and_seeds_at_every_size(
@@ -174,7 +182,7 @@ def test_gains_by_size_are_of_the_same_cells_and_seeds_at_every_size(
     )
     rare = when.rare_rows([*when.read_records(folders[2_000]), *when.read_records(folders[win.ROWS])])
     text = " ".join(when.size_part(found, rare, {"a9a": 0.24, "susy": 0.46, "skin": 0.79}).split())
-    assert "the same seeds at every size (2 a cell). In brackets: fewer than ten test rows" in text
+    assert "at every size (2 a cell). A first look: too few seeds to conclude from. In brackets: fewer than ten" in text
     assert "| a9a | (+50.0%) | (+50.0%) | | susy | +97.5% | +25.0% | | **mean** | **+97.5%** | **+25.0%** |" in text
 
 
