@@ -126,7 +126,7 @@ def every_metric(win: ModuleType, seeds: int, **methods: float) -> pd.DataFrame:
         [("a9a", "susy"), win.METRICS, ("linear", "small"), range(seeds)], names=["dataset", "metric", "model", "seed"]
     )
     losses = {"sl-r": 0.1, "cross-entropy": 0.2, **{name.replace("_", "-"): loss for name, loss in methods.items()}}
-    return pd.DataFrame(losses, index=cells)
+    return pd.DataFrame(losses, index=cells).sort_index()
 
 
 def test_the_published_recipe_is_described_where_it_was_run(win: ModuleType, when: ModuleType) -> None:
