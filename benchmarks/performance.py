@@ -220,7 +220,7 @@ once, such as the first check of the surrogate, weighs more than in a whole fit.
 
 NOT_COMPILED = """## Where torch.compile is used
 
-The paper's recipe takes 300,000 rounds of thirteen tiny steps. From 10,000 steps on, a fleet of surrogates with a
+The paper's recipe takes 300,000 rounds of thirteen tiny steps. From 50,000 steps on, a fleet of surrogates with a
 learned g has whole steps compiled (`swift.py`, [decision 17](decisions/0017-whole-steps-compiled.md)). The default
 recipe has too few steps to pay for compiling, and `fit` never compiles.
 """
