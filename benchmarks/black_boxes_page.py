@@ -76,7 +76,8 @@ def loop_table(records: list[dict[str, Any]], example: str) -> str:
         gain = frame["surrogate"] - frame[name]
         more = [f"{gain.mean():+.4f} ± {gain.sem():.4f}", f"{int((gain > 0).sum())} : {int((gain < 0).sum())}"]
         rows.append([name, f"{frame[name].mean():.4f}", *(["", ""] if name == "surrogate" else more)])
-    return markdown([f"loss, {len(frame)} seeds", "value", "the surrogate gains", "seeds better : worse"], rows)
+    shown = markdown([f"loss, {len(frame)} seeds", "value", "the surrogate gains", "seeds better : worse"], rows)
+    return f"{shown}\n\nBest on average: {frame.mean().idxmax()}."
 
 
 def page() -> str:

@@ -278,7 +278,9 @@ def test_a_gain_of_a_box_is_positive_where_people_would_say_better(boxes: Module
 def test_what_the_surrogate_gains_in_a_loop_is_paired_by_seed(boxes: ModuleType) -> None:
     values = [{"plain": 0.5, "surrogate": 0.6}, {"plain": 0.7, "surrogate": 0.7}, {"plain": 0.4, "surrogate": 0.6}]
     records = [{"run": {"example": "a", "seed": seed}, "values": found} for seed, found in enumerate(values)]
-    plain, ours = boxes.loop_table([*records, {"run": {"example": "b"}, "values": {}}], "a").splitlines()[2:]
+    shown = boxes.loop_table([*records, {"run": {"example": "b"}, "values": {}}], "a")
+    plain, ours, _, best = shown.splitlines()[2:]
+    assert best == "Best on average: surrogate."
     assert plain == "| plain | 0.5333 | +0.1000 ± 0.0577 | 2 : 0 |"
     assert ours == "| surrogate | 0.6333 |  |  |"
     assert boxes.loop_table(records[:2], "a") == "Still to be run."
