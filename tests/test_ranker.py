@@ -17,6 +17,7 @@ from sklearn.metrics import ndcg_score
 from sklearn.model_selection import GroupKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils import get_tags
 
 from metricgrad import MetricRanker, Recipe
 from metricgrad.metrics import builtin_metrics, get_metric
@@ -162,6 +163,12 @@ def test_sparse_and_dense_input_agree() -> None:
     dense = quick(standardise=False).fit(thin, Y, group=GROUP)
     sparse = quick(standardise=False).fit(scipy.sparse.csr_matrix(thin), Y, group=GROUP)
     np.testing.assert_allclose(dense.predict(thin), sparse.predict(scipy.sparse.csr_matrix(thin)))
+
+
+def test_scikit_learn_is_told_what_it_takes() -> None:
+    tags = get_tags(quick())
+    assert tags.input_tags.sparse
+    assert tags.target_tags.required
 
 
 def test_the_same_seed_gives_the_same_model_whatever_torch_drew_before() -> None:

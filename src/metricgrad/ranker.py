@@ -223,6 +223,12 @@ class MetricRanker(MetricEstimator):
         value = float(metric.value(loss_of(metric, rows, scores)))
         return value if metric.higher_is_better else -value
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.required = True
+        return tags
+
 
 def _of_ranking(spec: Any) -> Metric:
     metric = as_metric(spec)
