@@ -9,7 +9,9 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -134,10 +136,10 @@ def test_ctrl_c_keeps_the_best_so_far(here: Path) -> None:
     code = "from metricgrad.cli import app; app()"
     long = ["--model", "linear", "--method", "cross-entropy", "--recipe", "warmup=100000000,check_every=1"]
     arguments = [sys.executable, "-c", code, "fit", "churn.csv", "--target", "churn", "--out", "model", *long]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(
-        arguments, stdout=pipe, stderr=pipe, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"}
-    ) as process:
+    how: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    how["env"] = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    how["preexec_fn"] = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a shell may have had it ignored
+    with subprocess.Popen(arguments, **how) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         for line in process.stdout:
