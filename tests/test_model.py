@@ -11,18 +11,37 @@ import pytest
 import torch
 from torch import nn
 
-from metricgrad.model import MODELS, Scorer, build_model, mlp
+from metricgrad.model import MODELS, Dropout, Scorer, build_model, keeps, mlp
 
 
 def test_the_network_of_the_paper_has_its_layers_in_its_order() -> None:
     layers = list(mlp(7))
     kinds = [nn.Linear, nn.LeakyReLU, nn.BatchNorm1d, nn.Dropout] * 3 + [nn.Linear]
-    assert [type(layer) for layer in layers] == kinds
+    assert all(isinstance(layer, kind) for layer, kind in zip(layers, kinds, strict=True))
     dense = [layer for layer in layers if isinstance(layer, nn.Linear)]
     assert [layer.in_features for layer in dense] == [7, 100, 30, 10]
     assert [layer.out_features for layer in dense] == [100, 30, 10, 1]
     assert {layer.p for layer in layers if isinstance(layer, nn.Dropout)} == {0.2}
     assert [layer.num_features for layer in layers if isinstance(layer, nn.BatchNorm1d)] == [100, 30, 10]
+
+
+@pytest.mark.parametrize("share", [1e-6, 0.2, 0.5, 0.9])
+def test_dropout_drops_its_share_and_makes_up_for_it(share: float) -> None:
+    torch.manual_seed(0)
+    kept = Dropout(share)(torch.ones(401, 501))
+    assert set(kept.unique().tolist()) <= {0.0, float(torch.tensor(1 / (1 - share)))}
+    assert abs(float((kept == 0).float().mean()) - share) < 5 * (0.25 / kept.numel()) ** 0.5
+    assert len({tuple(row) for row in (kept > 0).tolist()}) > 390 * (share > 0.1)
+    torch.testing.assert_close(Dropout(share).eval()(kept), kept, rtol=0, atol=0)
+
+
+def test_dropout_drawn_at_once_is_that_drawn_one_after_the_other() -> None:
+    torch.manual_seed(3)
+    at_once = keeps(0.2, [7, 12, 1], 3, torch.float64)
+    torch.manual_seed(3)
+    in_turn = [[Dropout(0.2)(torch.ones(count, dtype=torch.float64)) for count in (7, 12, 1)] for _ in range(3)]
+    for place, together in enumerate(at_once):
+        torch.testing.assert_close(together, torch.stack([each[place] for each in in_turn]), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("name", MODELS)

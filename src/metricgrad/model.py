@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from itertools import pairwise
 from typing import Any
@@ -104,11 +104,35 @@ def _tensors(layer: nn.Module) -> dict[str, Tensor]:
     return dict((*layer.named_parameters(), *layer.named_buffers()))
 
 
+def keeps(share: float, cells: Sequence[int], times: int, dtype: torch.dtype) -> list[Tensor]:
+    """Draw dropout, some times one after the other: 0, or 1 / kept, `(times, cells)` for each number of cells.
+
+    Every cell takes sixteen random bits, four of them a word of the generator; a draw for each takes three times as
+    long.
+    """
+    words = [-(-count // 4) for count in cells]
+    drawn = torch.empty(times, sum(words), dtype=torch.int64).random_(-(2**63), None)
+    kept = drawn.view(torch.int16).ge(min(round(share * 2**16), 2**16 - 1) - 2**15).to(dtype).mul_(1 / (1 - share))
+    parts = kept.split([4 * count for count in words], 1)
+    return [part[:, :count] for part, count in zip(parts, cells, strict=True)]
+
+
+class Dropout(nn.Dropout):
+    """Dropout, drawn faster than by torch."""
+
+    def forward(self, latent: Tensor) -> Tensor:
+        """Drop cells in training mode."""
+        if not (self.training and self.p):
+            return latent
+        (kept,) = keeps(self.p, [latent.numel()], 1, latent.dtype)
+        return latent * kept.view_as(latent)
+
+
 def mlp(features: int, widths: tuple[int, ...] = PAPER_WIDTHS, dropout: float = 0.2, outputs: int = 1) -> nn.Module:
     """Build the paper's network: dense, leaky ReLU, batch norm, dropout at each width, then a dense output."""
     layers: list[nn.Module] = []
     for before, after in pairwise((features, *widths)):
-        layers += [nn.Linear(before, after), nn.LeakyReLU(0.2), nn.BatchNorm1d(after), nn.Dropout(dropout)]
+        layers += [nn.Linear(before, after), nn.LeakyReLU(0.2), nn.BatchNorm1d(after), Dropout(dropout)]
     return nn.Sequential(*layers, nn.Linear(widths[-1], outputs))
 
 

@@ -6,12 +6,13 @@ The mathematics is that of `stacked.py`. What members learn lies in one tensor, 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from metricgrad.stacked import Models, Surrogates
+from metricgrad.stacked import Models, Surrogates, in_both
 from metricgrad.surrogate import LearnedMean
 
 THIN = 2
@@ -115,7 +116,7 @@ class PureModels:
         for layer in self.layers:
             if isinstance(layer, nn.Linear):
                 weight, bias = next(left), next(left)
-                still, live = dense(weight, bias, still), dense(weight, bias, live)
+                still, live = in_both(partial(dense, weight, bias), still, live)
             elif isinstance(layer, nn.BatchNorm1d):
                 weight, bias = next(left), next(left)
                 live, seen = normalised(live.unflatten(-1, (sets, n)), weight, bias, layer.eps)
@@ -127,7 +128,7 @@ class PureModels:
             elif isinstance(layer, nn.Dropout):
                 live = live * next(waiting).flatten(0, 1).mT if layer.p else live
             else:
-                still, live = layer(still), layer(live)
+                still, live = in_both(layer, still, live)
         shape = (len(still), sets, n)
         return still.view(shape), live.view(shape), after
 

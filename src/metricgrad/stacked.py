@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from metricgrad.loss import SurrogateLoss
-from metricgrad.model import Scorer, folded
+from metricgrad.model import Scorer, folded, keeps
 from metricgrad.surrogate import LearnedMean, meta_loss
 from metricgrad.tasks import two_classes
 
@@ -58,8 +59,8 @@ class Models:
                 latent = _batch_norm(layer, own, latent)
             elif isinstance(layer, nn.Dropout):
                 if layer.p:
-                    ones = torch.ones(latent.shape[-1], latent.shape[-2], dtype=latent.dtype)
-                    latent = latent * F.dropout(ones, layer.p).mT.contiguous()
+                    (kept,) = keeps(layer.p, [latent[0].numel()], 1, latent.dtype)
+                    latent = latent * kept.view(latent.shape[-1], latent.shape[-2]).mT
             else:
                 latent = layer(latent)
         return latent.view(self.size, *x.shape[:-1])
@@ -76,13 +77,13 @@ class Models:
         still = live = x.reshape(-1, x.shape[-1]).mT
         for layer, own in self.layers:
             if isinstance(layer, nn.Linear):
-                still, live = (_dense(own["weight"], own["bias"], latent) for latent in (still, live))
+                still, live = in_both(partial(_dense, own["weight"], own["bias"]), still, live)
             elif isinstance(layer, nn.BatchNorm1d):
                 still, live = _batch_norm_of_sets(layer, own, still, live, sets)
             elif isinstance(layer, nn.Dropout):
                 live = live * next(masks).flatten(0, 1).mT if layer.p else live
             else:
-                still, live = layer(still), layer(live)
+                still, live = in_both(layer, still, live)
         shape = (self.size, sets, n)
         return still.view(shape), live.view(shape)
 
@@ -90,10 +91,8 @@ class Models:
         """Draw the dropout of sets that come one after the other: `(sets, n, width)` for each such layer."""
         if not self.dropped:
             return []
-        kept = 1 - self.dropout
-        drawn = torch.empty(sets, n * sum(self.dropped), dtype=dtype).bernoulli_(kept).div_(kept)
-        parts = drawn.split([n * width for width in self.dropped], 1)
-        return [part.view(sets, n, width) for part, width in zip(parts, self.dropped, strict=True)]
+        parts = keeps(self.dropout, [n * width for width in self.dropped], sets, dtype)
+        return [part.unflatten(1, (n, width)) for part, width in zip(parts, self.dropped, strict=True)]
 
     def clip(self, norm: float) -> None:
         """Scale the gradients of every member down to a norm."""
@@ -111,6 +110,12 @@ class Models:
                 latent = F.leaky_relu_(_dense(weight, bias, latent), slope)
             parts.append(_dense(*dense[-1], latent)[:, 0])
         return torch.cat(parts, -1).view(members, *x.shape[:-1])
+
+
+def in_both(function: Callable[[Tensor], Tensor], still: Tensor, live: Tensor) -> tuple[Tensor, Tensor]:
+    """Apply a function in both modes, once until they part."""
+    out = function(live)
+    return (out if still is live else function(still)), out
 
 
 def _of_layer(common: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
