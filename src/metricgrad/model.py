@@ -125,7 +125,7 @@ class Dropout(nn.Dropout):
         if not (self.training and self.p):
             return latent
         (kept,) = keeps(self.p, [latent.numel()], 1, latent.dtype)
-        return latent * kept.view_as(latent)
+        return latent * kept.view(latent.shape[-1], -1).mT.reshape(latent.shape)  # unit by unit, as fleets compute
 
 
 def mlp(features: int, widths: tuple[int, ...] = PAPER_WIDTHS, dropout: float = 0.2, outputs: int = 1) -> nn.Module:

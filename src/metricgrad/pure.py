@@ -57,9 +57,11 @@ def dense(weight: Tensor, bias: Tensor, latent: Tensor) -> Tensor:
 def normalised(latent: Tensor, weight: Tensor, bias: Tensor, epsilon: float) -> tuple[Tensor, list[Tensor]]:
     """Normalise every channel over its rows, `(members, channels, ..., rows)`, and return mean and variance."""
     more = (1,) * (latent.ndim - 2)
-    mean, variance, rows = latent.mean(-1), latent.var(-1, correction=0), latent.shape[-1]
+    mean, rows = latent.mean(-1), latent.shape[-1]
+    centred = latent - mean.unsqueeze(-1)
+    variance = centred.square().mean(-1)
     scale = (variance.unsqueeze(-1) + epsilon).rsqrt() * weight.unflatten(1, (-1, *more))
-    out = (latent - mean.unsqueeze(-1)) * scale + bias.unflatten(1, (-1, *more))
+    out = centred * scale + bias.unflatten(1, (-1, *more))
     return out, [mean.detach(), variance.detach() * (rows / (rows - 1))]
 
 
@@ -100,7 +102,7 @@ class PureModels:
                 latent, seen = normalised(latent, next(left), next(left), layer.eps)
                 stats += seen
             elif isinstance(layer, nn.Dropout):
-                latent = latent * next(waiting).mT if layer.p else latent
+                latent = latent * next(waiting) if layer.p else latent
             else:
                 latent = layer(latent)
         return latent[:, 0], stats
@@ -126,7 +128,7 @@ class PureModels:
                 still = judged(still, weight.unsqueeze(-1), bias.unsqueeze(-1), old[0][0], old[1][0], layer.eps)
                 still, live = still.flatten(-2), live.flatten(-2)
             elif isinstance(layer, nn.Dropout):
-                live = live * next(waiting).flatten(0, 1).mT if layer.p else live
+                live = (live.unflatten(-1, (sets, n)) * next(waiting)).flatten(-2) if layer.p else live
             else:
                 still, live = in_both(layer, still, live)
         shape = (len(still), sets, n)

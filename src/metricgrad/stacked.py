@@ -60,7 +60,7 @@ class Models:
             elif isinstance(layer, nn.Dropout):
                 if layer.p:
                     (kept,) = keeps(layer.p, [latent[0].numel()], 1, latent.dtype)
-                    latent = latent * kept.view(latent.shape[-1], latent.shape[-2]).mT
+                    latent = latent * kept.view_as(latent[0])
             else:
                 latent = layer(latent)
         return latent.view(self.size, *x.shape[:-1])
@@ -81,18 +81,18 @@ class Models:
             elif isinstance(layer, nn.BatchNorm1d):
                 still, live = _batch_norm_of_sets(layer, own, still, live, sets)
             elif isinstance(layer, nn.Dropout):
-                live = live * next(masks).flatten(0, 1).mT if layer.p else live
+                live = (live.unflatten(-1, (sets, n)) * next(masks)).flatten(-2) if layer.p else live
             else:
                 still, live = in_both(layer, still, live)
         shape = (self.size, sets, n)
         return still.view(shape), live.view(shape)
 
     def masks(self, sets: int, n: int, dtype: torch.dtype) -> list[Tensor]:
-        """Draw the dropout of sets that come one after the other: `(sets, n, width)` for each such layer."""
+        """Draw the dropout of sets that come one after the other: `(width, sets, n)` for each such layer."""
         if not self.dropped:
             return []
         parts = keeps(self.dropout, [n * width for width in self.dropped], sets, dtype)
-        return [part.unflatten(1, (n, width)) for part, width in zip(parts, self.dropped, strict=True)]
+        return [part.unflatten(1, (width, n)).transpose(0, 1) for part, width in zip(parts, self.dropped, strict=True)]
 
     def clip(self, norm: float) -> None:
         """Scale the gradients of every member down to a norm."""

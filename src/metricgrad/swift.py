@@ -96,7 +96,7 @@ class Swift:
         """Take a step of all models on each set, `(steps, n, features)`, and return the losses: `(steps, members)`."""
         steps, n = y.shape
         torch._foreach_add_(self.models.counts, steps)
-        masks = self.masks(steps, n, x.dtype)
+        masks = [mask.transpose(0, 1) for mask in self.masks(steps, n, x.dtype)]
         return self._follow(torch.tensor(rates, dtype=torch.float64), x, y, w, *masks)[0]
 
     def _follow_one(self, moving: Tensors, fixed: Tensors, given: Tensors) -> tuple[Tensors, Tensors]:
