@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from metricgrad.curves import comparable, confusion_at_zero, confusion_curve, descending_order
+from metricgrad.curves import MANY, comparable, confusion_at_zero, confusion_curve, descending_order
 
 
 def test_counts_at_zero_call_a_score_of_zero_positive() -> None:
@@ -48,6 +48,16 @@ def test_a_million_rows_are_counted_without_rounding() -> None:
 def test_scores_are_ranked_from_high_to_low_in_any_float_type(dtype: torch.dtype) -> None:
     scores = torch.randn(5, 40, generator=torch.Generator().manual_seed(0)).to(dtype)
     assert (scores.gather(-1, descending_order(scores)).diff() <= 0).all()
+
+
+@pytest.mark.parametrize("shape", [(MANY,), (3, MANY), (700, 9)])
+def test_many_scores_are_ranked_as_few_are(shape: tuple[int, ...]) -> None:
+    rng = torch.Generator().manual_seed(1)
+    scores = torch.randn(shape, generator=rng) * 10.0 ** torch.randint(-44, 38, shape, generator=rng)
+    scores.flatten()[:6] = torch.tensor([0.0, -0.0, torch.inf, -torch.inf, 0.0, -0.0])
+    order = descending_order(scores)
+    assert (order.sort(-1).values == torch.arange(shape[-1])).all()
+    assert torch.equal(scores.gather(-1, order), scores.sort(-1, descending=True).values)
 
 
 def test_scaled_weights_keep_their_ratios_exactly() -> None:

@@ -7,6 +7,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+MANY = 4_096
+"""Scores from which on they are sorted together with their places."""
+
 
 class Confusion(NamedTuple):
     """Weights of true and false positives, of false and true negatives, each `(...)` or `(..., n + 1)`."""
@@ -44,33 +47,48 @@ def confusion_curve(scores: Tensor, targets: Tensor, weights: Tensor | None = No
     """
     order = descending_order(scores)
     ranked = scores.gather(-1, order)
+    tied = ranked[..., :-1] == ranked[..., 1:]
     positive = (targets == 1).gather(-1, order)
     if weights is None:
-        tp = positive.to(counting_dtype(scores)).cumsum(-1)
-        fp = torch.arange(1, scores.shape[-1] + 1, dtype=tp.dtype, device=tp.device) - tp
+        tp = summed(positive, counting_dtype(scores))
+        fp = torch.arange(tp.shape[-1], dtype=tp.dtype, device=tp.device) - tp
     else:
         heavy = comparable(weights, scores).gather(-1, order)
-        tp, fp = (heavy * positive).cumsum(-1), (heavy * ~positive).cumsum(-1)
-    tied = ranked[..., :-1] == ranked[..., 1:]
+        tp, fp = summed(heavy * positive, heavy.dtype), summed(heavy * ~positive, heavy.dtype)
     if bool(tied.any()):
         tp, fp = held_over(tp, tied), held_over(fp, tied)
-    start = tp.new_zeros((*tp.shape[:-1], 1))
-    all_positive, all_negative = tp[..., -1:] if tp.shape[-1] else start, fp[..., -1:] if fp.shape[-1] else start
-    tp, fp = torch.cat((start, tp), -1), torch.cat((start, fp), -1)
-    return Confusion(tp, fp, all_positive - tp, all_negative - fp)
+    return Confusion(tp, fp, tp[..., -1:] - tp, fp[..., -1:] - fp)
+
+
+def summed(counts: Tensor, dtype: torch.dtype) -> Tensor:
+    """Sum up what is counted, from nothing on: `(..., n)` -> `(..., n + 1)`."""
+    sums = counts.new_zeros((*counts.shape[:-1], counts.shape[-1] + 1), dtype=dtype)
+    torch.cumsum(counts, -1, dtype=dtype, out=sums[..., 1:])
+    return sums
 
 
 def held_over(counts: Tensor, tied: Tensor) -> Tensor:
-    """Replace rising counts inside a group of ties by the last count before it, `(..., n)`."""
-    inside = torch.cat((tied, tied.new_zeros((*tied.shape[:-1], 1))), -1)
-    return counts.masked_fill(inside, 0).cummax(-1).values
+    """Replace rising counts inside a group of ties by the last count before it, `(..., n + 1)`."""
+    counts[..., 1:-1].masked_fill_(tied, 0)
+    return counts.cummax(-1).values
 
 
 def descending_order(scores: Tensor) -> Tensor:
-    """Return indices that sort each set from high to low; on a CPU by numpy, whose sort is vectorised."""
-    if scores.device.type == "cpu" and scores.dtype in (torch.float32, torch.float64):
-        return torch.from_numpy((-scores.detach()).numpy().argsort(-1))
-    return scores.argsort(-1, descending=True)
+    """Return indices that sort each set from high to low; on a CPU by numpy, whose sort is vectorised.
+
+    That of whole numbers is faster than its search for an order, so many single scores are sorted as numbers that hold
+    score and place.
+    """
+    if scores.device.type != "cpu" or scores.dtype not in (torch.float32, torch.float64):
+        return scores.argsort(-1, descending=True)
+    fallen = -scores.detach()
+    if scores.dtype == torch.float64 or scores.numel() < MANY:
+        return torch.from_numpy(fallen.numpy().argsort(-1))
+    bits = fallen.view(torch.int32)
+    bits ^= (bits >> 31).bitwise_and_(0x7FFFFFFF)  # now in the order of what they stand for
+    keys = bits.long().bitwise_left_shift_(32).bitwise_or_(torch.arange(scores.shape[-1], dtype=torch.int32))
+    keys.numpy().sort(-1)
+    return keys.bitwise_and_(0xFFFFFFFF)
 
 
 def counting_dtype(scores: Tensor) -> torch.dtype:
