@@ -1,4 +1,4 @@
-"""How the benchmarks that store runs are called: where results go, showing them only, and the command they keep."""
+"""How the benchmarks that store runs are called and shown: where results go, the command they keep, their place."""
 
 from __future__ import annotations
 
@@ -19,3 +19,10 @@ def parser_of(says: str, results: Path) -> ArgumentParser:
 def command() -> str:
     """Return how this program was called, from the root of the project."""
     return shlex.join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]])
+
+
+def in_place(text: str, name: str, part: str) -> str:
+    """Return a page with what is stored between the marks of a name."""
+    before, rest = text.split(f"<!-- {name} -->\n")
+    _, after = rest.split(f"<!-- /{name} -->")
+    return f"{before}<!-- {name} -->\n\n{part.strip()}\n\n<!-- /{name} -->{after}"

@@ -11,6 +11,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from asking import in_place
 from measuring import FOLDER, bar_of, stored
 from metricgrad.records import FILE
 from metricgrad.results import Store
@@ -330,9 +331,7 @@ def in_readme(text: str) -> str:
         if name in found
         for one in found[name]["claims"]
     ]
-    before, rest = text.split("<!-- speed -->\n")
-    _, after = rest.split("<!-- /speed -->")
-    return f"{before}<!-- speed -->\n\n{markdown(['', 'measured', 'bar'], rows)}\n\n<!-- /speed -->{after}"
+    return in_place(text, "speed", markdown(["", "measured", "bar"], rows))
 
 
 MAIN = ("overhead", "grids", "growth", "metrics")

@@ -3,28 +3,29 @@
 The same splits, model, steps and choice of checkpoint for both; test rows are looked at once. Every run is stored as it
 is done; run again to continue.
 
-    METRICGRAD_DATA=... python benchmarks/several.py [--datasets wine_white,yeast] [--seeds 5]
+    METRICGRAD_DATA=... python benchmarks/several.py [--datasets wine_white,yeast] [--seeds 5] [--report]
+
+Writes its part of docs/targets.md from what is stored in the end.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
-import shlex
-import sys
 import time
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from rich.console import Console
-from rich.table import Table
 
+from asking import command, in_place, parser_of
 from metricgrad import MetricClassifier, Recipe, get_metric
 from metricgrad.labels import known_labels
 from metricgrad.progress import work_bar
+from metricgrad.rendering import Grid, Word, as_markdown, as_rich
 from metricgrad.results import Store
 from metricgrad.splits import split
 
@@ -47,7 +48,9 @@ RIVAL, OURS = "cross-entropy", "sl-r"
 FIRST_SEED = 200
 RECIPE = Recipe(warmup=1_200, rounds=400, learning_rate=0.01)
 """For both, and for a linear model: as many steps of either half."""
-RESULTS = Path(__file__).parents[1] / "results" / "several.jsonl"
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "results" / "several.jsonl"
+PAGE = ROOT / "docs" / "targets.md"
 
 
 def load(name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -84,47 +87,72 @@ def outcome(dataset: str, metric: str, method: str, seed: int) -> dict[str, Any]
     }
 
 
-def cells(path: Path = RESULTS) -> pd.DataFrame:
-    """Compare the two cell by cell over the seeds both have: losses, gain, difference and its standard error."""
+def cells(records: Iterable[dict[str, Any]]) -> pd.DataFrame:
+    """Compare the two cell by cell over the seeds both have: losses, difference, its standard error, and who was kept.
+
+    Positive is better than the rival.
+    """
     rows = [
-        (r["run"]["dataset"], r["run"]["metric"], r["run"]["method"], r["run"]["seed"], r["loss"]) for r in Store(path)
+        {**record["run"], "loss": record["loss"], "kept": (record["verdict"] or {}).get("followed", False)}
+        for record in records
+        if record["run"]["metric"] in METRICS[record["run"]["dataset"]]
     ]
-    frame = pd.DataFrame(rows, columns=["dataset", "metric", "method", "seed", "loss"])
-    both = frame.pivot_table(index=["dataset", "metric", "seed"], columns="method", values="loss").dropna()
-    grouped = both.groupby(level=["dataset", "metric"], sort=False)
-    difference = (both[RIVAL] - both[OURS]).groupby(level=["dataset", "metric"], sort=False)
-    found = pd.DataFrame({"rival": grouped[RIVAL].mean(), "ours": grouped[OURS].mean()})
-    return found.assign(
-        gain=1 - found["ours"] / found["rival"],
-        difference=difference.mean(),
-        error=difference.sem(),
-        seeds=difference.count(),
+    both = pd.DataFrame(rows).pivot_table(
+        index=["dataset", "metric", "seed"], columns="method", values=["loss", "kept"], sort=False
+    )
+    both = both.dropna()
+    of_cells = both["loss"].assign(saved=both["loss"][RIVAL] - both["loss"][OURS], kept=both["kept"][OURS])
+    grouped = of_cells.groupby(level=["dataset", "metric"], sort=False)
+    found = grouped.mean().rename(columns={RIVAL: "rival", OURS: "ours", "saved": "difference"})
+    return found.assign(error=grouped["saved"].sem().fillna(0.0), seeds=grouped["saved"].count())
+
+
+def grid(path: Path = RESULTS) -> Grid:
+    """Show every cell."""
+    records = list(Store(path))
+    found, rows = cells(records), []
+    for (dataset, name), row in found.iterrows():
+        metric = get_metric(name)
+        sure = row["difference"] > row["error"]
+        rows.append(
+            (
+                Word(dataset),
+                Word(metric.label),
+                *(Word(f"{metric.value(row[method]):.4f}") for method in ("rival", "ours")),
+                Word(f"{row['difference']:+.4f} ± {row['error']:.4f}", bold=bool(sure)),
+                Word(f"{row['kept'] * row['seeds']:.0f} of {row['seeds']:.0f}"),
+            )
+        )
+    worse = found[found["difference"] < -found["error"] - 1e-12]
+    better = int((found["difference"] > found["error"]).sum())
+    where = (
+        f": {', '.join(f'{dataset} {get_metric(name).label}' for dataset, name in worse.index)}" if len(worse) else ""
+    )
+    seeds = (
+        f"{found['seeds'].min():.0f} to {found['seeds'].max():.0f}"
+        if found["seeds"].nunique() > 1
+        else f"{found['seeds'].max():.0f}"
+    )
+    made = sorted({f"metricgrad {r['made_by']['metricgrad']}, {r['made_by']['date']}" for r in records})
+    return Grid(
+        "The learned loss against cross-entropy, decisions of both tuned on validation rows: value on test rows",
+        ("data", "metric", RIVAL, "metricgrad", "loss saved", "learned one kept"),
+        tuple(rows),
+        (
+            f"Better by more than a standard error in {better} of {len(found)} cells (bold), worse by more than one in "
+            f"{len(worse)}{where}. Where the learned model was not surely better on validation rows, that of "
+            "cross-entropy was kept, and the difference is nothing.",
+            f"A linear model, the same splits and steps for both; seeds of a cell: {seeds}, from {FIRST_SEED} on; "
+            f"{records[-1]['command']}, {'; '.join(made)}.",
+        ),
+        left=2,
     )
 
 
-def show(path: Path) -> None:
-    """Print every cell."""
-    table = Table(title=f"{OURS} against {RIVAL}, decisions of both tuned on validation rows: test loss")
-    for name in ("dataset", "metric", RIVAL, OURS, "loss saved", "difference", "seeds"):
-        table.add_column(name, justify="left" if name in ("dataset", "metric") else "right")
-    found = cells(path)
-    for (dataset, metric), row in found.iterrows():
-        numbers = f"{row['rival']:.4f}", f"{row['ours']:.4f}", f"{row['gain']:+.1%}"
-        table.add_row(
-            dataset, metric, *numbers, f"{row['difference']:+.4f} ± {row['error']:.4f}", f"{row['seeds']:.0f}"
-        )
-    console = Console(width=120)
-    console.print(table)
-    worse = (found["difference"] < -found["error"].fillna(0) - 1e-12).sum()
-    console.print(f"worse by more than one standard error: {worse} of {len(found)} cells")
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = parser_of(__doc__, RESULTS)
     parser.add_argument("--datasets", default=",".join(METRICS))
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--report", action="store_true", help="only show what is stored")
     asked = parser.parse_args()
     store = Store(asked.results)
     wanted = [
@@ -135,14 +163,16 @@ def main() -> None:
         for method in (RIVAL, OURS)
     ]
     if not asked.report:
-        command = shlex.join(["python", "benchmarks/several.py", *sys.argv[1:]])
         with work_bar() as report:
             for done, run in enumerate(wanted):
                 if store.find(run) is None:
                     found = outcome(run["dataset"], run["metric"], run["method"], run["seed"])
-                    store.add(run, {**found, "command": command})
+                    store.add(run, {**found, "command": command()})
                 report("runs", done + 1, len(wanted))
-    show(asked.results)
+    shown = grid(asked.results)
+    Console(width=120).print(as_rich(shown))
+    if asked.results == RESULTS:
+        PAGE.write_text(in_place(PAGE.read_text("utf-8"), "several", as_markdown(shown)), "utf-8")
 
 
 if __name__ == "__main__":

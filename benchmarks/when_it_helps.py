@@ -13,6 +13,7 @@ from typing import Any
 
 import pandas as pd
 
+from asking import in_place
 from collapse import NOISE
 from collapse import ROWS as SHORT_ROWS
 from metricgrad.records import FILE, Record, read_records
@@ -329,16 +330,9 @@ By dataset{", prevalence and size" if sizes else " and prevalence"}{against}, ho
 sure all this is, and whether it ever collapses: [docs/when-it-helps.md](docs/when-it-helps.md).""")
 
 
-def in_readme(text: str, part: str) -> str:
-    """Return the README with what is stored in its place."""
-    before, rest = text.split("<!-- win -->\n")
-    _, after = rest.split("<!-- /win -->")
-    return f"{before}<!-- win -->\n\n{part}\n<!-- /win -->{after}"
-
-
 if __name__ == "__main__":
     draw()
     PAGE.write_text(page(), "utf-8")
     part = readme_part(losses(RESULTS), (SIZES / FILE).is_file())
-    README.write_text(in_readme(README.read_text("utf-8"), part), "utf-8")
+    README.write_text(in_place(README.read_text("utf-8"), "win", part), "utf-8")
     print(f"wrote {PAGE.relative_to(ROOT)}, its pictures, and its part of README.md")

@@ -39,7 +39,7 @@ def when(win: ModuleType) -> ModuleType:
 def test_the_readme_has_what_is_stored(win: ModuleType, when: ModuleType) -> None:
     part = when.readme_part(win.losses(win.RESULTS), (when.SIZES / "runs.jsonl").is_file())
     text = (ROOT / "README.md").read_text("utf-8")
-    assert when.in_readme(text, part) == text
+    assert when.in_place(text, "win", part) == text
 
 
 def test_the_page_has_the_numbers_that_are_stored(when: ModuleType) -> None:
