@@ -132,16 +132,20 @@ def metric_growth(name: str, lengths: tuple[int, ...], repeats: int) -> dict[str
         targets = (torch.rand(n, generator=rng) < 0.3).float()
         sets[str(n)] = (torch.randn(n, generator=rng) + targets, targets)
 
+    of_system: dict[str, list[float]] = {n: [] for n in sets}
+
     def timed(n: str) -> float:
-        begun = time.process_time()
+        system, begun = resource.getrusage(resource.RUSAGE_SELF).ru_stime, time.process_time()
         judge(*sets[n])
-        return time.process_time() - begun
+        taken = time.process_time() - begun
+        of_system[n].append(resource.getrusage(resource.RUSAGE_SELF).ru_stime - system)
+        return taken
 
     times = in_turns({n: lambda n=n: timed(n) for n in sets}, repeats, timed=own_word, what=f"{name} on long sets")
     longest, before = (str(n) for n in (lengths[-1], lengths[-2]))
     sorting = lengths[-1] * math.log(lengths[-1]) / (lengths[-2] * math.log(lengths[-2]))
     grown = spread([a / b / sorting for a, b in zip(times[longest], times[before], strict=True)])
-    return {"metric": name, "seconds": middle(times), "growth": grown}
+    return {"metric": name, "seconds": middle(times), "system_seconds": middle(of_system), "growth": grown}
 
 
 def main() -> int:

@@ -273,8 +273,9 @@ features these weigh more than the row itself.
 {memory}
 
 Metrics sort, so their cost should grow as n log n. Up to a million rows it nearly does; from there to ten million
-it grows faster, also that of a metric which does not sort. Most likely the arrays no longer fit in the processor's
-cache, and bringing them into the order of the scores reads memory at random; that has not been taken apart.
+it grows faster, also that of a metric which does not sort: arrays of that length no longer fit in the processor's
+cache, and are so large that the allocator gives each back to the system, which hands out every page of the next one
+anew. The share of the system is in the table.
 
 {metrics}
 """

@@ -60,10 +60,16 @@ def growth_table(record: Mapping[str, Any]) -> str:
     """Write the time of metrics on long sets."""
     lengths = list(record["metrics"][0]["seconds"])
     rows = [
-        [one["metric"], *(f"{1e3 * one['seconds'][n]:.0f} ms" for n in lengths), quartiles(one["growth"])]
+        [
+            one["metric"],
+            *(f"{1e3 * one['seconds'][n]:.0f} ms" for n in lengths),
+            f"{one['system_seconds'][lengths[-1]] / one['seconds'][lengths[-1]]:.0%}",
+            quartiles(one["growth"]),
+        ]
         for one in record["metrics"]
     ]
-    return markdown(["metric", *(f"{int(n):,} rows" for n in lengths), "last step over n log n"], rows)
+    head = ["metric", *(f"{int(n):,} rows" for n in lengths), "of which system", "last step over n log n"]
+    return markdown(head, rows)
 
 
 def metric_table(record: Mapping[str, Any]) -> str:
