@@ -23,7 +23,7 @@ from metricgrad.stacked import Models, Surrogates
 from metricgrad.surrogate import meta_loss
 from metricgrad.tasks import two_classes
 
-PAYS = 50_000
+PAYS = 35_000
 """Steps of models and surrogates together from which on compiling is worth its time."""
 Tensors = Sequence[Tensor]
 Function = Callable[[Tensors, Tensors, Tensors], tuple[Tensors, Tensors]]
