@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from metricgrad.baselines import CrossEntropy
 from metricgrad.guard import Guard, Rows, Verdict, scores_of
 from metricgrad.loss import SurrogateLoss
-from metricgrad.metrics import Metric, auc, f1
+from metricgrad.metrics import Metric, auc, f1, get_metric
 from metricgrad.model import build_model
 from metricgrad.recipe import Recipe
 from metricgrad.resampling import standard_error
@@ -113,6 +113,15 @@ def test_a_metric_without_weights_is_judged_on_rows_drawn_anew() -> None:
     plain = replace(auc, name="plain", takes_weights=False)
     drawn, weighed = (standard_error(metric, *scores, rows.y, draws=300) for metric in (plain, auc))
     assert drawn == pytest.approx(weighed, rel=0.25)
+
+
+def test_offsets_need_not_be_searched_anew_for_the_error() -> None:
+    generator, metric = torch.Generator().manual_seed(0), get_metric("macro_f1")
+    y = torch.randint(3, (600,), generator=generator)
+    one_hot = torch.nn.functional.one_hot(y, 3).float()
+    safe, bold = (sharp * one_hot + torch.randn(600, 3, generator=generator) for sharp in (0.8, 1.2))
+    found = Guard(Rows(torch.zeros(600, 1), one_hot), metric, Recipe())._error(safe, bold)
+    assert found == pytest.approx(standard_error(metric.best, safe, bold, one_hot), rel=0.3)
 
 
 @given(st.integers(2, 40), st.integers(0, 1000))

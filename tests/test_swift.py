@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from metricgrad import get_metric, swift
-from metricgrad.fleet import Member, Trained, train_fleet
+from metricgrad.fleet import Member, train_fleet
 from metricgrad.guard import Rows
+from metricgrad.keeper import Trained
 from metricgrad.metric_estimator import make_loss
 from metricgrad.model import build_model
 from metricgrad.recipe import RECIPES, Recipe

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,8 +18,10 @@ from torch import Tensor, nn
 
 from metricgrad.baselines import BASELINES, TUNED, CostSensitive
 from metricgrad.datasets import Dataset, load
-from metricgrad.fleet import Member, Trained, train_each
+from metricgrad.fleet import Member, train_each
 from metricgrad.guard import Rows, Verdict, exact_scores
+from metricgrad.keeper import Trained
+from metricgrad.logbook import Logbook
 from metricgrad.metric_estimator import METHODS, make_loss
 from metricgrad.metrics import Metric, get_metric
 from metricgrad.model import build_model
@@ -179,7 +184,7 @@ class _Found(NamedTuple):
 
 
 def execute(
-    job: Job, protocols: Iterable[str] = tuple(PROTOCOLS), brief: bool = False
+    job: Job, protocols: Iterable[str] = tuple(PROTOCOLS), brief: bool = False, unfinished: Path | None = None
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Train the models of a job, and yield each run with what came of it: what `Store.add` takes.
 
@@ -191,26 +196,36 @@ def execute(
         How to score.
     brief : bool
         Score by the metric of the run alone, and leave out the history: where there are thousands of runs.
+    unfinished : Path, optional
+        A folder to write down how far a long job has come, and to go on from after a stop.
     """
     first = job[0]
     parts = prepared(first.dataset, first.seed, first.how.standardise, first.rows)
+    log = Logbook(unfinished / f"{_name_of(job)}.pt") if unfinished else None
     begun = time.perf_counter()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*is not faithful yet")  # the history says how far each can be trusted
-        found = _boosted(job, parts) if first.method == BOOSTED else _followed(job, parts)
-    seconds = (time.perf_counter() - begun) / len(job)
+        found = _boosted(job, parts) if first.method == BOOSTED else _followed(job, parts, log)
+    seconds = (time.perf_counter() - begun + (log.spent if log else 0.0)) / len(job)
     for run, end in zip(job, found, strict=True):
         yield run.as_dict(), {**_outcome(run, end, parts, protocols, brief), "seconds": seconds}
+    if log:
+        log.close()
 
 
-def _followed(job: Job, parts: Parts) -> list[_Found]:
+def _name_of(job: Job) -> str:
+    """Return a name for a job that no other has."""
+    return hashlib.sha256(json.dumps([run.as_dict() for run in job], sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _followed(job: Job, parts: Parts, log: Logbook | None) -> list[_Found]:
     """Train a model along every loss of a job, together if they can sail."""
     first = job[0]
     recipe, seed = first.how, first.seed + REPLICATE * first.replicate
     model = build_model(first.model, parts.train.x.shape[1], seed)
     members = _members(job, recipe, seed)
     fleet = [Member(member.loss, member.metrics) for member in members]
-    trained = train_each(model, fleet, parts.train, recipe, validation=parts.validation, seed=seed)
+    trained = train_each(model, fleet, parts.train, recipe, validation=parts.validation, seed=seed, log=log)
     found: dict[tuple[str, str], list[tuple[Trained, float | None]]] = {}
     for member, models in zip(members, trained, strict=True):
         for metric, one in zip(member.metrics, models, strict=True):

@@ -21,7 +21,9 @@ from torch.nn import functional as F
 
 from metricgrad.baselines import CrossEntropy
 from metricgrad.draws import Draws
-from metricgrad.guard import Guard, Rows, Verdict
+from metricgrad.guard import Guard, Rows
+from metricgrad.keeper import Keeper, Trained
+from metricgrad.logbook import Logbook, go_on, state_of
 from metricgrad.loss import SurrogateLoss
 from metricgrad.metrics import Metric
 from metricgrad.model import Scorer
@@ -39,19 +41,6 @@ class Member(NamedTuple):
 
     loss: nn.Module
     metrics: tuple[Metric, ...]
-
-
-class Trained(NamedTuple):
-    """The best model by one metric, what the rounds looked like at each check, and whether the loss was worth it."""
-
-    model: Scorer
-    history: list[Round]
-    verdict: Verdict
-
-    @property
-    def least(self) -> float:
-        """The least loss on validation rows that the model came by."""
-        return min((done.validation for done in self.history), default=float("inf"))
 
 
 def can_sail(model: Scorer, losses: Sequence[nn.Module], recipe: Recipe) -> bool:
@@ -77,6 +66,7 @@ def train_fleet(
     validation: Rows,
     seed: int = 0,
     compiles: bool | None = None,
+    log: Logbook | None = None,
 ) -> list[list[Trained]]:
     """Train copies of a model, each by one loss, and return for every member the best model by each of its metrics.
 
@@ -94,6 +84,8 @@ def train_fleet(
         Of the draws, which are the same for all.
     compiles : bool, optional
         Whether steps are compiled, where a compiler is at hand; by default if it pays. The mathematics is the same.
+    log : Logbook, optional
+        Where to write down how far the rounds have come, and to go on from.
     """
     if not can_sail(model, [member.loss for member in members], recipe):
         raise ValueError(
@@ -113,18 +105,25 @@ def train_fleet(
     crew = [*members, *_companion(members, recipe)]
     fleet = Fleet([deepcopy(first.models[0]) for _ in crew], crew, sets, recipe, validation, begun, compiles)
     fleet.take_over(first)
-    for _ in fleet.sail("rounds", recipe.rounds * recipe.model_steps):
+    for _ in fleet.sail("rounds", recipe.rounds * recipe.model_steps, log):
         pass
     return [[keeper.trained() for keeper in keepers] for keepers in fleet.keepers[: len(members)]]
 
 
 def train_each(
-    model: Scorer, members: Sequence[Member], rows: Rows, recipe: Recipe, *, validation: Rows, seed: int = 0
+    model: Scorer,
+    members: Sequence[Member],
+    rows: Rows,
+    recipe: Recipe,
+    *,
+    validation: Rows,
+    seed: int = 0,
+    log: Logbook | None = None,
 ) -> list[list[Trained]]:
     """Train copies of a model as `train_fleet` does, or one after the other if they cannot sail; see there."""
     torch.manual_seed(seed)
     if can_sail(model, [member.loss for member in members], recipe):
-        return train_fleet(model, members, rows, recipe, validation=validation, seed=seed)
+        return train_fleet(model, members, rows, recipe, validation=validation, seed=seed, log=log)
     found = []
     for loss, metrics in members:
         losses = [loss, *(deepcopy(loss) for _ in metrics[1:])]  # each is trained as it came
@@ -158,22 +157,6 @@ def _is_plain(member: Member) -> bool:
 # ---- sailing -------------------------------------------------------------------------------------------------------
 
 
-class _Keeper:
-    """One member under one metric: its guard and its history."""
-
-    def __init__(self, model: Scorer, member: Member, metric: Metric, validation: Rows, recipe: Recipe) -> None:
-        self.model, self.metric = model, metric
-        self.learned = isinstance(member.loss, SurrogateLoss)
-        self.guard = Guard(validation, metric, recipe)
-        self.history: list[Round] = []
-
-    def trained(self) -> Trained:
-        best = deepcopy(self.model)
-        self.guard.restore(best, self.learned)
-        assert self.guard.verdict is not None
-        return Trained(best.eval(), self.history, self.guard.verdict)
-
-
 class Fleet:
     """Members under way: surrogates that learn first, then those that do not, then the losses made by hand."""
 
@@ -191,7 +174,7 @@ class Fleet:
         self.models, self.members, self.sets, self.recipe = models, members, sets, recipe
         self.validation, self.begun = validation, begun
         self.keepers = [
-            [_Keeper(model, member, metric, validation, recipe) for metric in member.metrics]
+            [Keeper(model, member.loss, metric, validation, recipe) for metric in member.metrics]
             for model, member in zip(models, members, strict=True)
         ]
         self.order = sorted(range(len(members)), key=lambda i: _rank(members[i].loss))
@@ -214,15 +197,24 @@ class Fleet:
                 keeper.guard.safe = replace(old.guard.safe)
                 keeper.history = list(old.history)
 
-    def sail(self, phase: str, steps: int) -> Iterator[int]:
-        """Take some model steps, refining in every round of them, check at times, and yield the steps so far."""
+    def sail(self, phase: str, steps: int, log: Logbook | None = None) -> Iterator[int]:
+        """Take some model steps, refining in every round of them, check at times, and yield the steps so far.
+
+        With a logbook they go on from what it says.
+        """
         recipe = self.recipe
         learnable = [*self.joint.learnable, *(p for loss in self.by_hand for p in loss.parameters())]
         optimizer, pace = build_optimizer(learnable, recipe, steps)
         follow: Callable[[int], Tensor] = partial(self._follow, optimizer, pace)
         if not steps:
             self._check(phase, 0, 0, torch.full((len(self.members),), NAN))
-        for number, done in enumerate(range(0, steps, recipe.model_steps)):
+        log = log if all(group.together for group in self.groups if group.optimizer) else None
+        known = log.read() if log else None
+        start = 0 if known is None else go_on(self, known, optimizer, pace)
+        if start and self._pays(optimizer):
+            follow = self._compiled(optimizer, pace)
+        for number in range(start, -(-steps // recipe.model_steps)):
+            done = number * recipe.model_steps
             taken = min(recipe.model_steps, steps - done)
             if recipe.first == "surrogate":
                 self._refine()
@@ -233,6 +225,8 @@ class Fleet:
                 follow = self._compiled(optimizer, pace)
             if done + taken == steps or due(number, recipe):
                 self._check(phase, done + taken, steps, values)
+                if log and log.due:
+                    log.write({"number": number + 1, **state_of(self, optimizer, pace)})
             yield done + taken
         if bool(self.gone.any()):
             names = ", ".join(type(self.members[i].loss).__name__ for i in self.gone.nonzero()[:, 0].tolist())

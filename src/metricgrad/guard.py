@@ -13,6 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from metricgrad.decision import best_offsets
 from metricgrad.metrics import Metric
 from metricgrad.proxies import proxy_name
 from metricgrad.recipe import Recipe
@@ -128,7 +129,7 @@ class Guard:
 
     def __init__(self, validation: Rows, metric: Metric, recipe: Recipe) -> None:
         self.validation = validation
-        self.metric = metric if recipe.form == "zero" else metric.best
+        self.metric, self.decided = (metric if recipe.form == "zero" else metric.best), metric
         self.margin = recipe.margin
         self.safe, self.bold = Best(), Best()
         self.verdict: Verdict | None = None
@@ -151,11 +152,22 @@ class Guard:
         if self.bold.scores is None or self.safe.scores is None:
             return Verdict(self.bold.scores is not None, NAN, error, proxy)
         if learned and self.margin and gain > 0:
-            first, y, w = self.validation.in_sets(self.safe.scores)
-            second, *_ = self.validation.in_sets(self.bold.scores)
-            error = standard_error(self.metric, first, second, y, w)
+            error = self._error(self.safe.scores, self.bold.scores)
             return Verdict(gain > self.margin * error, gain, error, proxy)
         return Verdict(gain > 0, gain, error, proxy)
+
+    def _error(self, safe: Tensor, bold: Tensor) -> float:
+        """Return the standard error of the gain.
+
+        Of several outputs, the offsets stay those that are best for the rows as they are: to search them anew for every
+        resample takes long, and near the best they hardly matter.
+        """
+        first, y, w = self.validation.in_sets(safe)
+        second, *_ = self.validation.in_sets(bold)
+        if self.metric is self.decided or not self.metric.task.outputs:
+            return standard_error(self.metric, first, second, y, w)
+        first, second = (each.double() + best_offsets(self.decided, each, y, w) for each in (first, second))
+        return standard_error(self.decided, first, second, y, w)
 
     def restore(self, model: nn.Module, learned: bool) -> None:
         """Give a model the weights to be kept, if any were looked at."""

@@ -22,6 +22,8 @@ from metricgrad.results import Store
 TABLES: dict[str, Callable[..., list[Run]]] = {"table2": table2_runs, "table3": table3_runs}
 FIGURES = ("figure1", "figure2", "figure3")
 TARGETS = ("table1", *TABLES, *FIGURES, "all")
+UNFINISHED = "unfinished"
+"""Folder beside the results, with how far long jobs have come."""
 SEEDS = {"quick": 2, "standard": 3, "paper": 1}
 """Seeds of a cell if nobody says otherwise."""
 
@@ -140,7 +142,8 @@ def carry_out(
 ) -> Iterator[tuple[int, int]]:
     """Run what is not stored yet, store every run as its job is done, and yield how many of how many are there.
 
-    A brief record holds the loss under the protocols of the plan alone; otherwise it holds all there are.
+    A brief record holds the loss under the protocols of the plan alone; otherwise it holds all there are. On this
+    machine a long job that is stopped goes on where it was.
     """
     known = store.keys()
     missing = [run for run in plan.runs if store.key(run.as_dict()) not in known]
@@ -148,6 +151,8 @@ def carry_out(
     yield done, len(plan.runs)
     jobs = jobs_of(missing)
     work = partial(execute, protocols=plan.protocols, brief=True) if brief else execute
+    if engine == "local":
+        work = partial(work, unfinished=store.path.parent / UNFINISHED)
     for _, results in run_grid(jobs, work, engine=engine, n_jobs=n_jobs, address=address):
         for run, outcome in results:
             store.add(run, {**outcome, "command": command})

@@ -1,0 +1,56 @@
+"""A keeper: the best models of one member of a fleet by one metric, and its history."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import astuple
+from typing import Any, NamedTuple
+
+from torch import nn
+
+from metricgrad.guard import Best, Guard, Rows, Verdict
+from metricgrad.loss import SurrogateLoss
+from metricgrad.metrics import Metric
+from metricgrad.model import Scorer
+from metricgrad.recipe import Recipe
+from metricgrad.trainer import Round
+
+
+class Trained(NamedTuple):
+    """The best model by one metric, what the rounds looked like at each check, and whether the loss was worth it."""
+
+    model: Scorer
+    history: list[Round]
+    verdict: Verdict
+
+    @property
+    def least(self) -> float:
+        """The least loss on validation rows that the model came by."""
+        return min((done.validation for done in self.history), default=float("inf"))
+
+
+class Keeper:
+    """One member under one metric: its guard and its history."""
+
+    def __init__(self, model: Scorer, loss: nn.Module, metric: Metric, validation: Rows, recipe: Recipe) -> None:
+        self.model, self.metric = model, metric
+        self.learned = isinstance(loss, SurrogateLoss)
+        self.guard = Guard(validation, metric, recipe)
+        self.history: list[Round] = []
+
+    def state(self) -> dict[str, Any]:
+        """Return what is kept so far, as plain data and tensors."""
+        bests = [(best.least, dict(best.state), best.scores) for best in (self.guard.safe, self.guard.bold)]
+        return {"bests": bests, "history": [astuple(done) for done in self.history]}
+
+    def go_on(self, state: dict[str, Any]) -> None:
+        """Keep what was kept."""
+        self.guard.safe, self.guard.bold = (Best(*best) for best in state["bests"])
+        self.history = [Round(*done) for done in state["history"]]
+
+    def trained(self) -> Trained:
+        """Choose the model to be kept."""
+        best = deepcopy(self.model)
+        self.guard.restore(best, self.learned)
+        assert self.guard.verdict is not None
+        return Trained(best.eval(), self.history, self.guard.verdict)
