@@ -1,9 +1,27 @@
 from __future__ import annotations
 
+from itertools import pairwise
+from unittest.mock import patch
+
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from metricgrad.curves import MANY, comparable, confusion_at_zero, confusion_curve, descending_order
+from metricgrad import curves
+from metricgrad.curves import (
+    MANY,
+    Confusion,
+    comparable,
+    confusion_at_zero,
+    confusion_curve,
+    confusion_parts,
+    descending_order,
+)
+from metricgrad.metrics import builtin_metrics
+from metricgrad.threshold import best_threshold
+
+ROWS = st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=1, max_size=30)
 
 
 def test_counts_at_zero_call_a_score_of_zero_positive() -> None:
@@ -31,6 +49,36 @@ def test_the_curve_of_a_set_of_equal_scores_is_a_single_step() -> None:
     assert (curve.tp[:, :3] == 0).all()
     assert (curve.fp == 0).all()
     assert (curve.tp[:, 3] == curve.fn[:, 0]).all()
+
+
+@given(
+    st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=1, max_size=30),
+    st.integers(1, 7),
+    st.integers(1, 2),
+)
+def test_parts_of_a_curve_are_the_whole(rows: list[tuple[int, bool]], length: int, sets: int) -> None:
+    scores, targets = (torch.tensor(column).float().expand(sets, -1) for column in zip(*rows, strict=True))
+    whole = confusion_curve(scores, targets)
+    with patch.object(curves, "PART", length):
+        parts = list(confusion_parts(scores, targets))
+        assert len(parts) == -(-len(rows) // length)
+        assert [part.tp.shape[-1] for part in parts[:-1]] == [length + 1] * (len(parts) - 1)
+        for name in Confusion._fields:
+            first, *others = (getattr(part, name) for part in parts)
+            joined = torch.cat((first, *(other[..., 1:] for other in others)), -1)
+            assert torch.equal(joined, getattr(whole, name))
+            assert all(torch.equal(a[..., -1], b[..., 0]) for a, b in pairwise((first, *others)))
+
+
+@given(ROWS, st.integers(1, 7))
+def test_a_metric_of_parts_is_that_of_the_whole(rows: list[tuple[int, bool]], length: int) -> None:
+    scores, targets = (torch.tensor(column).float() for column in zip(*rows, strict=True))
+    for metric in builtin_metrics():
+        judge = metric.best if metric.thresholded else metric
+        whole, cut = judge(scores, targets), best_threshold(metric, scores, targets)
+        with patch.object(curves, "PART", length):
+            torch.testing.assert_close(judge(scores, targets), whole, rtol=1e-12, atol=1e-12)
+            assert best_threshold(metric, scores, targets) == cut
 
 
 def test_an_empty_set_has_the_single_point_that_calls_nothing_positive() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
+from metricgrad.guard import Rows
 from metricgrad.metric_estimator import Array, Trained, scores_in_double
 from metricgrad.metrics import Metric
 from metricgrad.model import Scorer
@@ -18,14 +19,14 @@ FOLDS = 5
 
 
 def cross_validated(
-    trained: Callable[[Array, Array], Trained], network: Scorer, table: Table, metric: Metric, seed: int, share: float
+    trained: Callable[[Array, Rows], Trained], network: Scorer, table: Table, metric: Metric, seed: int, share: float
 ) -> float | None:
     """Choose where a network is cut: by standardised scores of five others, each of its own held-out fold.
 
     Parameters
     ----------
     trained : callable
-        `(training rows, validation rows)` -> a model trained as the network was.
+        `(numbers of training rows, validation rows)` -> a model trained as the network was.
     network : Scorer
         What the threshold is for.
     table : Table
@@ -43,7 +44,7 @@ def cross_validated(
     scores, order = [], []
     for training, held_out in folds(table.targets, FOLDS, seed):
         inner = split(table.targets[training], seed, test=0.0, validation=share)
-        other = trained(training[inner.train], training[inner.validation])
+        other = trained(training[inner.train], table.rows(training[inner.validation]))
         if other.interrupted:
             return None
         unseen = scores_in_double(other.network, table.rows(held_out).x)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+PART = 2**18
+"""Rows of a curve that are counted at a time."""
 MANY = 4_096
 """Scores from which on they are sorted together with their places."""
 
@@ -19,17 +22,22 @@ class Confusion(NamedTuple):
     fn: Tensor
     tn: Tensor
 
+    @property
+    def classes(self) -> tuple[Tensor, Tensor]:
+        """Weights of the positives and of the negatives of a curve: `(..., 1)`."""
+        return self.tp[..., :1] + self.fn[..., :1], self.fp[..., :1] + self.tn[..., :1]
+
 
 def confusion_at_zero(scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> Confusion:
     """Count what `scores >= 0` gets right and wrong: `(..., n)` -> four times `(...)`."""
-    found, positive = scores >= 0, targets == 1
     if weights is None:
-        total = torch.full(scores.shape[:-1], scores.shape[-1], dtype=counting_dtype(scores), device=scores.device)
-        positives = positive.sum(-1).to(total)
-        tp = (found & positive).sum(-1).to(total)
-        fp = found.sum(-1).to(total) - tp
-        return Confusion(tp, fp, positives - tp, total - positives - fp)
-    weights = comparable(weights, scores)
+        tp = called = positives = torch.zeros(scores.shape[:-1], dtype=counting_dtype(scores), device=scores.device)
+        for some, own in zip(scores.split(PART, -1), targets.split(PART, -1), strict=True):
+            found, positive = some >= 0, own == 1
+            called, positives = called + found.sum(-1), positives + positive.sum(-1)
+            tp = tp + (found & positive).sum(-1)
+        return Confusion(tp, called - tp, positives - tp, scores.shape[-1] - called - positives + tp)
+    found, positive, weights = scores >= 0, targets == 1, comparable(weights, scores)
     return Confusion(
         (weights * (found & positive)).sum(-1),
         (weights * (found & ~positive)).sum(-1),
@@ -60,6 +68,34 @@ def confusion_curve(scores: Tensor, targets: Tensor, weights: Tensor | None = No
     return Confusion(tp, fp, tp[..., -1:] - tp, fp[..., -1:] - fp)
 
 
+def confusion_parts(scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> Iterator[Confusion]:
+    """Yield the curve of long sets in parts, each beginning with the last point of the one before.
+
+    A part stays near the processor; a curve of millions of rows would go through memory many times. Weighted sets come
+    whole, for only then do their sums end at exactly nothing left.
+    """
+    rows = scores.shape[-1]
+    if weights is not None or rows <= PART:
+        yield confusion_curve(scores, targets, weights)
+        return
+    order, dtype = descending_order(scores), counting_dtype(scores)
+    positives = (targets == 1).sum(-1, keepdim=True).to(dtype)
+    found = scores.new_zeros((*scores.shape[:-1], 1), dtype=dtype)
+    held = found, found
+    for start in range(0, rows, PART):
+        end = min(start + PART, rows)
+        ranked = scores.gather(-1, order[..., start : end + 1])  # with the next, for the last may be tied to it
+        tied = ranked[..., :-1] == ranked[..., 1:]
+        tp = summed(targets.gather(-1, order[..., start:end]) == 1, dtype).add_(found)
+        fp = torch.arange(start, end + 1, dtype=dtype, device=tp.device) - tp
+        found = tp[..., -1:].clone()
+        tp[..., :1], fp[..., :1] = held
+        if bool(tied.any()):
+            tp, fp = held_over(tp, tied), held_over(fp, tied)
+        held = tp[..., -1:].clone(), fp[..., -1:].clone()
+        yield Confusion(tp, fp, positives - tp, rows - positives - fp)
+
+
 def summed(counts: Tensor, dtype: torch.dtype) -> Tensor:
     """Sum up what is counted, from nothing on: `(..., n)` -> `(..., n + 1)`."""
     sums = counts.new_zeros((*counts.shape[:-1], counts.shape[-1] + 1), dtype=dtype)
@@ -69,7 +105,7 @@ def summed(counts: Tensor, dtype: torch.dtype) -> Tensor:
 
 def held_over(counts: Tensor, tied: Tensor) -> Tensor:
     """Replace rising counts inside a group of ties by the last count before it, `(..., n + 1)`."""
-    counts[..., 1:-1].masked_fill_(tied, 0)
+    counts[..., 1 : tied.shape[-1] + 1].masked_fill_(tied, 0)
     return counts.cummax(-1).values
 
 

@@ -183,10 +183,10 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         if metric.task.classes and len(np.unique(table.targets[parts.validation])) < 2:
             why = "y: one class has a single row, so " if validation is None else "validation: "
             warnings.warn(f"{why}the validation rows hold one class only", stacklevel=2)
+        kept = table.rows(parts.validation)
         with torch.random.fork_rng(devices=[]):
-            trained = self._train(table, parts.train, parts.validation, metric, recipe, seed, start)
+            trained = self._train(table, parts.train, kept, metric, recipe, seed, start)
             self.network_, self.history_, self.interrupted_, self.verdict_ = trained
-            kept = table.rows(parts.validation)
             self.threshold_ = self._choose_threshold(table, kept, metric, recipe, seed)
         shifted = scores_in_double(self.network_, kept.x) - torch.as_tensor(self.threshold_)
         self.validation_loss_ = float(metric(shifted, kept.y, kept.w))
@@ -246,7 +246,7 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         self,
         table: Table,
         training: Array,
-        validation: Array,
+        kept: Rows,
         metric: Metric,
         recipe: Recipe,
         seed: int,
@@ -255,7 +255,7 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         """Train a network; for a baseline with a setting, one for each, and the best on validation rows is kept."""
         outputs = len(self.classes_) if metric.task.outputs else None
         network = build_model(self.model, table.X.shape[1], seed, outputs) if start is None else deepcopy(start).float()
-        rows, kept = table.drawn(training, recipe.set_size), table.rows(validation)
+        rows = table.drawn(training, recipe.set_size)
         check_fit(network, rows.x[:2])
         if self.method not in TUNED:
             torch.manual_seed(seed)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
-from metricgrad.curves import Confusion, confusion_at_zero, confusion_curve
+from metricgrad.curves import Confusion, confusion_at_zero, confusion_curve, confusion_parts
 
 Function = Callable[[Tensor, Tensor, "Tensor | None"], Tensor]
 Counts = Callable[[Confusion], Tensor]
@@ -67,7 +67,7 @@ def at_zero(scores: Tensor, targets: Tensor, weights: Tensor | None, counts: Cou
 
 def at_best(scores: Tensor, targets: Tensor, weights: Tensor | None, counts: Counts) -> Tensor:
     """Judge at every threshold and take the least."""
-    return counts(confusion_curve(scores, targets, weights)).amin(-1)
+    return torch.stack([counts(c).amin(-1) for c in confusion_parts(scores, targets, weights)]).amin(0)
 
 
 # ---- losses of the whole ranking -----------------------------------------------------------------------------------
@@ -75,29 +75,33 @@ def at_best(scores: Tensor, targets: Tensor, weights: Tensor | None, counts: Cou
 
 def auc_loss(scores: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:
     """Area above the ROC curve."""
-    c = confusion_curve(scores, targets, weights)
-    missed = (c.fn[..., 1:] + c.fn[..., :-1]) / 2
-    return ratio((c.fp.diff() * missed).sum(-1), c.fn[..., 0] * c.tn[..., 0], empty=0.5).clamp(0, 1)
+    areas = []
+    for c in confusion_parts(scores, targets, weights):
+        positives, negatives = c.classes
+        areas.append((c.fp.diff() * (c.fn[..., 1:] + c.fn[..., :-1])).sum(-1) / 2)
+    return ratio(sum_of(areas), (positives * negatives)[..., 0], empty=0.5).clamp(0, 1)
 
 
 def partial_auc_loss(scores: Tensor, targets: Tensor, weights: Tensor | None, max_fpr: float) -> Tensor:
     """One minus the area under the ROC curve up to `max_fpr`, standardised by McClish."""
-    c = confusion_curve(scores, targets, weights)
-    positives, negatives = c.fn[..., :1], c.tn[..., :1]
-    tpr, fpr = ratio(c.tp, positives), ratio(c.fp, negatives)
-    inside = share_below(fpr, max_fpr)
-    rise = tpr.diff()
-    area = (fpr.diff() * inside * (tpr[..., :-1] + rise * inside / 2)).sum(-1)
+    areas = []
+    for c in confusion_parts(scores, targets, weights):
+        positives, negatives = c.classes
+        tpr, fpr = ratio(c.tp, positives), ratio(c.fp, negatives)
+        inside = share_below(fpr, max_fpr)
+        areas.append((fpr.diff() * inside * (tpr[..., :-1] + tpr.diff() * inside / 2)).sum(-1))
     least = max_fpr**2 / 2
-    loss = (1 - (area - least) / (max_fpr - least)) / 2
+    loss = (1 - (sum_of(areas) - least) / (max_fpr - least)) / 2
     return torch.where((positives * negatives)[..., 0] > 0, loss.clamp(0, 1), 0.5)
 
 
 def average_precision_loss(scores: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:
     """One minus the mean precision over the positives."""
-    c = confusion_curve(scores, targets, weights)
-    wrong = ratio(c.fp, c.tp + c.fp)[..., 1:]
-    return ratio((c.tp.diff() * wrong).sum(-1), c.fn[..., 0], empty=1.0).clamp(0, 1)
+    lost = []
+    for c in confusion_parts(scores, targets, weights):
+        positives, _ = c.classes
+        lost.append((c.tp.diff() * ratio(c.fp, c.tp + c.fp)[..., 1:]).sum(-1))
+    return ratio(sum_of(lost), positives[..., 0], empty=1.0).clamp(0, 1)
 
 
 def eer_loss(scores: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:
@@ -113,19 +117,27 @@ def eer_loss(scores: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:
 
 def precision_at_loss(scores: Tensor, targets: Tensor, weights: Tensor | None, fraction: float) -> Tensor:
     """One minus the precision of the top fraction by weight; ties at the cut count in part."""
-    c = confusion_curve(scores, targets, weights)
-    called = c.tp + c.fp
-    top = fraction * called[..., -1:]
-    found = (c.tp.diff() * share_below(called, top)).sum(-1)
-    return 1 - ratio(found, top[..., 0]).clamp(0, 1)
+    found = []
+    for c in confusion_parts(scores, targets, weights):
+        positives, negatives = c.classes
+        top = fraction * (positives + negatives)
+        found.append((c.tp.diff() * share_below(c.tp + c.fp, top)).sum(-1))
+    return 1 - ratio(sum_of(found), top[..., 0]).clamp(0, 1)
 
 
 def recall_at_precision_loss(scores: Tensor, targets: Tensor, weights: Tensor | None, precision: float) -> Tensor:
     """One minus the largest recall with at least this precision."""
-    c = confusion_curve(scores, targets, weights)
-    rounding = 1e3 * torch.finfo(c.tp.dtype).eps
-    precise = ratio(c.tp, c.tp + c.fp) >= precision - rounding
-    return 1 - ratio(c.tp.masked_fill(~precise, 0).amax(-1), c.fn[..., 0])
+    most = []
+    for c in confusion_parts(scores, targets, weights):
+        positives, _ = c.classes
+        precise = ratio(c.tp, c.tp + c.fp) >= precision - 1e3 * torch.finfo(c.tp.dtype).eps
+        most.append(c.tp.masked_fill(~precise, 0).amax(-1))
+    return 1 - ratio(torch.stack(most).amax(0), positives[..., 0])
+
+
+def sum_of(parts: Sequence[Tensor]) -> Tensor:
+    """Add up what the parts of a curve come to."""
+    return torch.stack(list(parts)).sum(0)
 
 
 def share_below(rising: Tensor, limit: Tensor | float) -> Tensor:

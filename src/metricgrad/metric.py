@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from metricgrad import formulas
-from metricgrad.curves import counting_dtype
+from metricgrad.curves import PART, counting_dtype
 from metricgrad.formulas import Function
 from metricgrad.tasks import BINARY, Task
 
@@ -144,12 +144,11 @@ def checked_sets(
     targets = task.coded(_tensor("targets", targets), scores)
     columns = targets.shape[-1:] if task.several and not task.outputs else ()
     targets = _spread("targets", targets, torch.Size((*scores.shape, *columns)), scores.device)
-    if not bool(scores.isfinite().all()):
+    if not bool(scores.sum().isfinite()) and not bool(scores.isfinite().all()):  # a sum needs no room
         raise ValueError(f"scores: expected finite numbers, got {_first(scores, ~scores.isfinite())}")
-    if targets.dtype != torch.bool or task.several:
-        wrong = task.wrong(targets)
-        if bool(wrong.any()):
-            raise ValueError(f"targets: expected {task.expected}, got {_first(targets, wrong)}")
+    doubtful = targets.split(PART) if targets.dtype != torch.bool or task.several else ()
+    if any(bool(task.wrong(part).any()) for part in doubtful):
+        raise ValueError(f"targets: expected {task.expected}, got {_first(targets, task.wrong(targets))}")
     if weights is not None:
         weights = _spread("weights", _tensor("weights", weights), task.rows(scores).shape, scores.device)
         wrong = ~(weights >= 0) | ~weights.isfinite()

@@ -84,8 +84,9 @@ class SetSampler:
         self.row_weights = weights
         self.restore = restore
         if isinstance(positive_share, float):
-            targets, shares = (targets != 1).long(), (positive_share, 1 - positive_share)
-        self.classes = [(targets == number).nonzero()[:, 0] for number in range(len(shares))]
+            targets, shares = targets != 1, (positive_share, 1 - positive_share)
+        small = torch.int32 if self.rows < 2**31 else torch.int64  # one for every row: they weigh as much as a feature
+        self.classes = [(targets == number).nonzero()[:, 0].to(small) for number in range(len(shares))]
         self.counts = shared_out(size, shares) if shares else []
         if any(not len(rows) for rows in self.classes):
             raise ValueError("targets: expected both classes for stratified sets, got one class only")
@@ -105,7 +106,7 @@ class SetSampler:
         return rows, weights
 
     def _pick(self, rows: Tensor, count: int, sets: int) -> Tensor:
-        return rows[torch.randint(len(rows), (sets, count), generator=self.generator)]
+        return rows[torch.randint(len(rows), (sets, count), generator=self.generator)].long()
 
 
 def shared_out(size: int, shares: Sequence[float]) -> list[int]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 
 from metricgrad.black_box import as_metric
-from metricgrad.curves import confusion_curve, descending_order
+from metricgrad.curves import Confusion, confusion_parts, descending_order
+from metricgrad.formulas import Counts
 from metricgrad.metrics import checked_sets
 
 FEW = 100
@@ -51,12 +53,23 @@ def best_threshold(metric: Any, scores: Any, targets: Any, weights: Any = None) 
     scores = scores.double()
     ranked = scores[descending_order(scores)]
     if metric.counts is not None:
-        cut = int(metric.counts(confusion_curve(scores, targets, weights)).argmin())
-        return _between(ranked, cut)
+        return _between(ranked, _best_cut(metric.counts, confusion_parts(scores, targets, weights)))
     cuts = torch.linspace(0, len(ranked), min(FEW, len(ranked) + 1)).round().long().unique().tolist()
     thresholds = list(dict.fromkeys(_between(ranked, cut) for cut in cuts))
     losses = torch.stack([metric(scores - threshold, targets, weights) for threshold in thresholds])
     return thresholds[int(losses.argmin())]
+
+
+def _best_cut(counts: Counts, parts: Iterable[Confusion]) -> int:
+    """Return the number of the first point of a curve where least is lost."""
+    before, cut, least = 0, 0, math.inf
+    for part in parts:
+        losses = counts(part)
+        here = int(losses.argmin())
+        if float(losses[here]) < least:
+            cut, least = before + here, float(losses[here])
+        before += len(losses) - 1
+    return cut
 
 
 def _between(ranked: torch.Tensor, cut: int) -> float:
