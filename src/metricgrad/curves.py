@@ -78,22 +78,38 @@ def confusion_parts(scores: Tensor, targets: Tensor, weights: Tensor | None = No
     if weights is not None or rows <= PART:
         yield confusion_curve(scores, targets, weights)
         return
-    order, dtype = descending_order(scores), counting_dtype(scores)
-    positives = (targets == 1).sum(-1, keepdim=True).to(dtype)
+    dtype, start = counting_dtype(scores), 0
+    positives = sum((own == 1).sum(-1, keepdim=True).to(dtype) for own in targets.split(PART, -1))
     found = scores.new_zeros((*scores.shape[:-1], 1), dtype=dtype)
     held = found, found
-    for start in range(0, rows, PART):
-        end = min(start + PART, rows)
-        ranked = scores.gather(-1, order[..., start : end + 1])  # with the next, for the last may be tied to it
-        tied = ranked[..., :-1] == ranked[..., 1:]
-        tp = summed(targets.gather(-1, order[..., start:end]) == 1, dtype).add_(found)
-        fp = torch.arange(start, end + 1, dtype=dtype, device=tp.device) - tp
-        found = tp[..., -1:].clone()
+    for positive, tied in _from_the_highest(scores, targets):
+        tp = summed(positive, dtype).add_(found)
+        fp = torch.arange(start, start + tp.shape[-1], dtype=dtype, device=tp.device) - tp
+        found, start = tp[..., -1:].clone(), start + positive.shape[-1]
         tp[..., :1], fp[..., :1] = held
         if bool(tied.any()):
             tp, fp = held_over(tp, tied), held_over(fp, tied)
         held = tp[..., -1:].clone(), fp[..., -1:].clone()
         yield Confusion(tp, fp, positives - tp, rows - positives - fp)
+
+
+def _from_the_highest(scores: Tensor, targets: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield of some rows at a time, from the highest score down, which are positive and which are tied to the next."""
+    rows = scores.shape[-1]
+    if not _sorted_as_numbers(scores):
+        order = descending_order(scores)
+        for start in range(0, rows, PART):
+            ranked = scores.gather(-1, order[..., start : start + PART + 1])
+            positive = targets.gather(-1, order[..., start : start + PART]) == 1
+            yield positive, ranked[..., :-1] == ranked[..., 1:]
+        return
+    keys = torch.empty(scores.shape, dtype=torch.int64)  # score and target, so that nothing is looked up afterwards
+    for part, some, own in zip(*(each.split(PART, -1) for each in (keys, scores, targets)), strict=True):
+        torch.add(own == 1, _falling(some).long(), alpha=2, out=part)
+    keys.numpy().sort(-1)
+    for start in range(0, rows, PART):
+        ranked = keys[..., start : start + PART + 1] >> 1
+        yield keys[..., start : start + PART] & 1, ranked[..., :-1] == ranked[..., 1:]
 
 
 def summed(counts: Tensor, dtype: torch.dtype) -> Tensor:
@@ -117,14 +133,22 @@ def descending_order(scores: Tensor) -> Tensor:
     """
     if scores.device.type != "cpu" or scores.dtype not in (torch.float32, torch.float64):
         return scores.argsort(-1, descending=True)
-    fallen = -scores.detach()
-    if scores.dtype == torch.float64 or scores.numel() < MANY:
-        return torch.from_numpy(fallen.numpy().argsort(-1))
-    bits = fallen.view(torch.int32)
-    bits ^= (bits >> 31).bitwise_and_(0x7FFFFFFF)  # now in the order of what they stand for
-    keys = bits.long().bitwise_left_shift_(32).bitwise_or_(torch.arange(scores.shape[-1], dtype=torch.int32))
+    if not _sorted_as_numbers(scores):
+        return torch.from_numpy((-scores.detach()).numpy().argsort(-1))
+    places = torch.arange(scores.shape[-1], dtype=torch.int32)
+    keys = _falling(scores).long().bitwise_left_shift_(32).bitwise_or_(places)
     keys.numpy().sort(-1)
     return keys.bitwise_and_(0xFFFFFFFF)
+
+
+def _sorted_as_numbers(scores: Tensor) -> bool:
+    return scores.device.type == "cpu" and scores.dtype == torch.float32 and scores.numel() >= MANY
+
+
+def _falling(scores: Tensor) -> Tensor:
+    """Return whole numbers of 32 bits that fall as single scores rise, and are equal where these are."""
+    bits = (0.0 - scores.detach()).view(torch.int32)  # not -0.0, whose bits are others
+    return bits.bitwise_xor_((bits >> 31).bitwise_and_(0x7FFFFFFF))
 
 
 def counting_dtype(scores: Tensor) -> torch.dtype:
