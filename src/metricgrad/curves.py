@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -103,7 +104,8 @@ def _from_the_highest(scores: Tensor, targets: Tensor) -> Iterator[tuple[Tensor,
             positive = targets.gather(-1, order[..., start : start + PART]) == 1
             yield positive, ranked[..., :-1] == ranked[..., 1:]
         return
-    keys = torch.empty(scores.shape, dtype=torch.int64)  # score and target, so that nothing is looked up afterwards
+    # Score and target, so that nothing is looked up afterwards; numpy asks the system for large pages, torch does not.
+    keys = torch.from_numpy(np.empty(scores.shape, np.int64))
     for part, some, own in zip(*(each.split(PART, -1) for each in (keys, scores, targets)), strict=True):
         torch.add(own == 1, _falling(some).long(), alpha=2, out=part)
     keys.numpy().sort(-1)
