@@ -193,7 +193,7 @@ of it anew, and each script of the last table can be run alone.
 
 Everything is measured as a ratio within one run: contestants take turns, every second lap backwards, so that whatever
 slows one slows all; the median of the ratios counts, and its quartiles are beside it. On one thread it is the processor
-that is timed, for on an idle machine that is what one waits for; this machine was busy with other things.
+that is timed, for on an idle machine that is what one waits for.
 
 {claims}
 
@@ -272,10 +272,8 @@ features these weigh more than the row itself.
 
 {memory}
 
-Metrics sort, so their cost should grow as n log n. Up to a million rows it nearly does; from there to ten million
-it grows faster, also that of a metric which does not sort: arrays of that length no longer fit in the processor's
-cache, and are so large that the allocator gives each back to the system, which hands out every page of the next one
-anew. The share of the system is in the table.
+Metrics sort, so their cost should grow as n log n, and does: long sets are sorted as whole numbers that hold score and
+target, and judged in parts that stay near the processor. What the system takes, to hand out memory, is in the table.
 
 {metrics}
 """
