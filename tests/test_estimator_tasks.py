@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import make_classification, make_multilabel_classification
-from sklearn.metrics import f1_score
+from sklearn.metrics import accuracy_score, balanced_accuracy_score, f1_score, matthews_corrcoef
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from metricgrad import MetricClassifier, Recipe, black_box
@@ -46,6 +48,32 @@ def test_several_classes_are_learned_whatever_they_are_called(method: str) -> No
     assert model.threshold_.shape == (3,)
     assert model.score(X[400:], y[400:]) == pytest.approx(f1_score(y[400:], found, average="macro"))
     assert model.score(X[400:], y[400:]) > 0.6
+
+
+@pytest.mark.filterwarnings("ignore:.*is not faithful yet")
+@pytest.mark.parametrize(
+    ("name", "judge"),
+    [
+        ("accuracy", accuracy_score),
+        ("balanced_accuracy", balanced_accuracy_score),
+        ("mcc", lambda y, found: matthews_corrcoef(y, found)),
+    ],
+)
+def test_a_metric_of_two_classes_has_a_namesake_of_several(name: str, judge: Callable[..., float]) -> None:
+    X, y = fruit()
+    model = MetricClassifier(name, "cross-entropy", "linear", BRIEF).fit(X[:400], y[:400])
+    assert model.task_ == "multiclass"
+    assert model.score(X[400:], y[400:]) == pytest.approx(judge(y[400:], model.predict(X[400:])))
+    two = y != "plum"
+    assert MetricClassifier(name, "cross-entropy", "linear", BRIEF).fit(X[two], y[two]).task_ == "binary"
+
+
+@pytest.mark.parametrize(("name", "average"), [("macro_f1", "macro"), ("micro_f1", "micro")])
+def test_a_metric_of_classes_has_a_namesake_of_labels(name: str, average: str) -> None:
+    X, y = make_multilabel_classification(300, 6, n_classes=3, random_state=0)
+    model = MetricClassifier(name, "cross-entropy", "linear", BRIEF).fit(X, y)
+    assert model.task_ == "multilabel"
+    assert model.score(X, y) == pytest.approx(f1_score(y, model.predict(X), average=average))
 
 
 def test_offsets_are_tuned_on_the_validation_rows_alone() -> None:

@@ -21,7 +21,7 @@ from metricgrad.black_box import as_metric
 from metricgrad.cross_validation import check_folds, cross_validated
 from metricgrad.decision import best_offsets
 from metricgrad.guard import Rows
-from metricgrad.labels import checked_columns, known_labels, learn_labels
+from metricgrad.labels import checked_columns, known_labels, learn_labels, namesake, suited
 from metricgrad.metric_estimator import (
     DTYPES,
     METHODS,
@@ -101,6 +101,8 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         Whether training was stopped, by Ctrl-C or the time limit; the best model until then is kept.
     verdict_ : Verdict
         Which model was kept, the one that followed the metric or the one that followed cross-entropy, and by how much.
+    task_ : str
+        What was predicted: two classes, several, or several labels a row.
 
     Examples
     --------
@@ -172,7 +174,8 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         -------
         self
         """
-        metric, recipe = as_metric(self.metric), get_recipe(self.recipe)
+        metric, recipe = suited(as_metric(self.metric), y), get_recipe(self.recipe)
+        self.task_ = metric.task.name
         self._check_arguments(metric.task)
         seed = seed_of(self.random_state)
         start = self.network_ if self.warm_start and hasattr(self, "network_") else None
@@ -298,8 +301,12 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
     def decision_function(self, X: Any) -> Array:
         """Return scores, shifted so that the threshold is zero: `(rows,)`, or `(rows, classes)` of more than two."""
         decision = self._decision(X)
-        two = decision.ndim > 1 and len(self.classes_) == 2 and as_metric(self.metric).task.classes
+        two = decision.ndim > 1 and len(self.classes_) == 2 and self._judge.task.classes
         return np.asarray(decision[:, 1] - decision[:, 0]) if two else decision
+
+    @property
+    def _judge(self) -> Metric:
+        return namesake(as_metric(self.metric), getattr(self, "task_", ""))
 
     def _decision(self, X: Any) -> Array:
         """Return scores as the metric takes them, shifted so that the threshold is zero."""
@@ -309,7 +316,7 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> Array:
         """Return the second class, or 1 for a label, where the decision is at least 0; the highest of more classes."""
         decision = self.decision_function(X)
-        if decision.ndim > 1 and as_metric(self.metric).task.name == "multiclass":
+        if decision.ndim > 1 and self._judge.task.name == "multiclass":
             return np.asarray(self.classes_[decision.argmax(-1)])
         found = (decision >= 0).astype(int)
         return found if decision.ndim > 1 else np.asarray(self.classes_[found])
@@ -322,8 +329,7 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         columns: Mapping[str, ArrayLike] | None = None,
     ) -> float:
         """Return the chosen metric as people know it (F1 0.69), or negated if they want it low, as scorers do."""
-        metric = as_metric(self.metric)
-        scores = self._decision(X)
+        metric, scores = self._judge, self._decision(X)
         targets = known_labels(y, self.classes_, metric.task)
         known = checked_columns(columns, metric, len(scores))
         targets = targets if known is None else np.column_stack((targets, known))

@@ -3,16 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
-from metricgrad.metrics import Metric
+from metricgrad.metrics import Metric, get_metric
 from metricgrad.tasks import Task
 
 Array = NDArray[Any]
+NAMESAKES = {
+    "multiclass": {"error_rate": "micro_f1", "balanced_error": "multiclass_balanced_error", "mcc": "multiclass_mcc"},
+    "multilabel": {"macro_f1": "label_macro_f1", "micro_f1": "label_micro_f1", "map": "label_map"},
+}
+"""What a metric is called where there are several classes, or several labels a row; micro F1 is one minus the error."""
+
+
+def suited(metric: Metric, y: Any) -> Metric:
+    """Return a metric, or its namesake for the labels at hand: of several classes, or of several labels a row.
+
+    >>> suited(get_metric("macro_f1"), [[0, 1], [1, 1]]).name, suited(get_metric("mcc"), ["a", "b", "c"]).name
+    ('label_macro_f1', 'multiclass_mcc')
+    """
+    labels = np.asarray(y)
+    if labels.ndim == 2 and labels.shape[1] > 1:
+        return namesake(metric, "multilabel")
+    several = metric.name in NAMESAKES["multiclass"] and len(np.unique(labels)) > 2
+    return namesake(metric, "multiclass") if several else metric
+
+
+def namesake(metric: Metric, task: str) -> Metric:
+    """Return the metric of the same name for a task, or the metric itself where there is none."""
+    name = NAMESAKES.get(task, {}).get(metric.name)
+    return replace(get_metric(name), label=metric.label, known_as=metric.known_as) if name else metric
 
 
 def learn_labels(y: Array, task: Task) -> tuple[Array, Array]:
