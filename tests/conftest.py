@@ -25,7 +25,8 @@ def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spread METRICGRAD_FUZZ examples in all over the properties that were collected."""
+    """Start with what is slow, lest one worker end alone; spread METRICGRAD_FUZZ examples over all properties."""
+    items.sort(key=lambda item: "slow" not in item.keywords)
     wanted = int(os.environ.get("METRICGRAD_FUZZ", "0"))
     properties = [item for item in items if hasattr(getattr(item, "obj", None), "hypothesis")]
     if not wanted or not properties:

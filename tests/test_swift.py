@@ -18,6 +18,7 @@ from metricgrad.recipe import RECIPES, Recipe
 
 PAPER = replace(RECIPES["paper"], rounds=20, set_size=40, check_every=10, learning_rate=1e-3, surrogate_rate=1e-3)
 CREW = [("sl-s", "auc"), ("sl-r", "f1")]
+pytestmark = pytest.mark.slow
 compiles = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no compiler here")
 
 
