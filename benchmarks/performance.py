@@ -15,6 +15,7 @@ from asking import in_place
 from measuring import FOLDER, bar_of, stored
 from metricgrad.records import FILE
 from metricgrad.results import Store
+from metricgrad.swift import PAYS
 from performance_tables import (
     goal_table,
     growth_table,
@@ -219,9 +220,9 @@ the round. A bar of 1.5 cannot be reached by writing the same computation better
 once, such as the first check of the surrogate, weighs more than in a whole fit.
 """
 
-NOT_COMPILED = """## Where torch.compile is used
+NOT_COMPILED = f"""## Where torch.compile is used
 
-The paper's recipe takes 300,000 rounds of thirteen tiny steps. From 50,000 steps on, a fleet of surrogates with a
+The paper's recipe takes 300,000 rounds of thirteen tiny steps. From {PAYS:,} steps on, a fleet of surrogates with a
 learned g has whole steps compiled (`swift.py`, [decision 17](decisions/0017-whole-steps-compiled.md)). The default
 recipe has too few steps to pay for compiling, and `fit` never compiles.
 """

@@ -113,7 +113,7 @@ def grid(path: Path = RESULTS) -> Grid:
     found, rows = cells(records), []
     for (dataset, name), row in found.iterrows():
         metric = get_metric(name)
-        sure = row["difference"] > row["error"]
+        sure = row["difference"] > row["error"] + 1e-12
         rows.append(
             (
                 Word(dataset),
@@ -124,7 +124,7 @@ def grid(path: Path = RESULTS) -> Grid:
             )
         )
     worse = found[found["difference"] < -found["error"] - 1e-12]
-    better = int((found["difference"] > found["error"]).sum())
+    better = int((found["difference"] > found["error"] + 1e-12).sum())
     where = (
         f": {', '.join(f'{dataset} {get_metric(name).label}' for dataset, name in worse.index)}" if len(worse) else ""
     )
@@ -142,6 +142,7 @@ def grid(path: Path = RESULTS) -> Grid:
             f"Better by more than a standard error in {better} of {len(found)} cells (bold), worse by more than one in "
             f"{len(worse)}{where}. Where the learned model was not surely better on validation rows, that of "
             "cross-entropy was kept, and the difference is nothing.",
+            "Where a single seed differs, the mean is off by exactly one standard error, and is counted neither way.",
             f"A linear model, the same splits and steps for both; seeds of a cell: {seeds}, from {FIRST_SEED} on; "
             f"{records[-1]['command']}, {'; '.join(made)}.",
         ),
