@@ -253,7 +253,7 @@ def test_a_callable_becomes_a_black_box() -> None:
 
 @pytest.mark.parametrize("spec", [None, 3, ["f1"], tm.BinaryF1Score])
 def test_anything_else_is_a_type_error(spec: object) -> None:
-    with pytest.raises(TypeError, match="metric: expected a name, a Metric, a torchmetrics object or a callable, got"):
+    with pytest.raises(TypeError, match="expected a name, a Metric, a torchmetrics object, a scorer or a callable"):
         as_metric(spec)
 
 
@@ -289,6 +289,46 @@ def test_a_torchmetrics_object_has_a_best_form_by_search() -> None:
     assert (as_metric(tm.BinaryF1Score()).best(SCORES, TARGETS) <= as_metric(tm.BinaryF1Score())(SCORES, TARGETS)).all()
 
 
+@pytest.mark.parametrize(
+    ("theirs", "ours", "thresholded"),
+    [
+        (sk.get_scorer("roc_auc"), "auc", False),
+        (sk.get_scorer("average_precision"), "average_precision", False),
+        (sk.get_scorer("f1"), "f1", True),
+        (sk.make_scorer(sk.fbeta_score, beta=2), "f_beta(2)", True),
+        (sk.get_scorer("matthews_corrcoef"), "mcc", True),
+        (sk.get_scorer("neg_log_loss"), None, False),
+    ],
+)
+def test_a_scorer_of_scikit_learn_is_asked_for_what_it_judges(theirs: object, ours: str, thresholded: bool) -> None:
+    scorer = as_metric(theirs)
+    assert scorer.thresholded is thresholded
+    assert scorer.higher_is_better
+    if ours:
+        metric = get_metric(ours)
+        expected = metric.value(metric(SCORES, TARGETS))
+    else:
+        rows = zip(SCORES.sigmoid().reshape(-1, 30), TARGETS.reshape(-1, 30), strict=True)
+        expected = torch.tensor([-sk.log_loss(y, p.double(), labels=[0, 1]) for p, y in rows]).view(TARGETS.shape[:-1])
+    torch.testing.assert_close(scorer.value(scorer(SCORES, TARGETS)).double(), expected.double(), atol=1e-5, rtol=0)
+
+
+def test_a_scorer_written_by_hand_is_known_by_its_first_argument() -> None:
+    def found(estimator, X, y):
+        return float(((estimator.predict(X) == 1) & (y == 1)).sum())
+
+    metric = as_metric(found)
+    assert metric.name == "found"
+    assert metric.value(metric(SCORES, TARGETS)).equal(((SCORES >= 0) & (TARGETS == 1)).sum(-1).to(SCORES.dtype))
+    assert metric.best is not None
+
+    def both(estimator, X, y):
+        return float(estimator.predict(X).sum() + estimator.decision_function(X).sum())
+
+    with pytest.raises(ValueError, match=r"a scorer that asks for one kind of prediction, got \['labels', 'scores'\]"):
+        as_metric(both)
+
+
 # ---- the record -----------------------------------------------------------------------------------------------------
 
 
@@ -298,8 +338,9 @@ def test_a_black_box_survives_copying_and_pickling(metric) -> None:
         assert torch.equal(other(SCORES, TARGETS), metric(SCORES, TARGETS))
 
 
-def test_a_wrapped_torchmetrics_object_survives_copying_and_pickling() -> None:
-    metric = as_metric(tm.BinaryAUROC())
+@pytest.mark.parametrize("theirs", [tm.BinaryAUROC(), sk.get_scorer("roc_auc")])
+def test_a_metric_of_another_package_survives_copying_and_pickling(theirs: object) -> None:
+    metric = as_metric(theirs)
     for other in (copy.deepcopy(metric), pickle.loads(pickle.dumps(metric))):
         assert torch.equal(other(SCORES, TARGETS), metric(SCORES, TARGETS))
 

@@ -1,4 +1,4 @@
-"""Any Python callable `(y_true, y_score) -> float` as a metric: a business rule, scikit-learn's, torchmetrics'."""
+"""Any Python callable `(y_true, y_score) -> float` as a metric: a business rule, a scorer, a torchmetrics object."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ import math
 import pickle
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
 from typing import Any
 
-import torch
-
-from metricgrad.calls import Array, BlackBox, Passed, Pool
+from metricgrad.borrowed import Scorer, Torchmetrics
+from metricgrad.calls import BlackBox, Passed, Pool
 from metricgrad.formulas import Function
 from metricgrad.metrics import Metric, get_metric
 from metricgrad.offsets import Decision
@@ -100,7 +98,7 @@ def black_box(
     known_as = _known_as(value_range, higher_is_better)
     passed: Passed = "labels" if labels else "probabilities" if probabilities else "scores"
     how = candidates, workers, pool, predicted, tuple(columns)
-    box = BlackBox(fn, name, known_as, value_range is not None, passed, _takes_weights(fn), *how)
+    box = BlackBox(fn, name, known_as, value_range is not None, passed, "sample_weight" in _arguments(fn), *how)
     return Metric(
         name,
         box,
@@ -123,12 +121,13 @@ def _best_of(box: BlackBox) -> Function:
 
 
 def as_metric(spec: Any) -> Metric:
-    """Take a metric in any form: a name, a `Metric`, a torchmetrics object, or a callable `(y_true, y_score) -> float`.
+    """Take a metric in any form: a name, a `Metric`, another package's, or a callable `(y_true, y_score) -> float`.
 
     Of a callable, the name has to say which way is better, as in scikit-learn: `..._score`, `..._loss`, `..._error`.
 
     A torchmetrics object with a threshold is passed labels of `scores >= 0`, any other the sigmoid of scores; the
-    object itself is left as it is.
+    object itself is left as it is. A scorer of scikit-learn, which is any callable whose first argument is called
+    `estimator`, is handed an estimator of two classes that predicts what is to be judged, and high is good.
 
     >>> as_metric("mcr")
     Metric(name='error_rate')
@@ -140,9 +139,11 @@ def as_metric(spec: Any) -> Metric:
     if not isinstance(spec, type):
         if all(callable(getattr(spec, method, None)) for method in ("update", "compute", "reset")):
             return _of_torchmetrics(spec)
+        if callable(spec) and next(iter(_arguments(spec)), None) == "estimator":
+            return _of_scorer(spec)
         if callable(spec):
             return black_box(spec, higher_is_better=_direction(spec))
-    raise TypeError(f"metric: expected a name, a Metric, a torchmetrics object or a callable, got {spec!r}")
+    raise TypeError(f"metric: expected a name, a Metric, a torchmetrics object, a scorer or a callable, got {spec!r}")
 
 
 def _direction(fn: Callable[..., Any]) -> bool:
@@ -168,18 +169,12 @@ def _of_torchmetrics(spec: Any) -> Metric:
     return black_box(fn, name=name, higher_is_better=higher_is_better, labels=labels, probabilities=not labels)
 
 
-@dataclass(frozen=True)
-class Torchmetrics:
-    """A torchmetrics object as a callable `(y_true, y_score) -> float` that keeps nothing from call to call."""
-
-    metric: Any
-
-    def __call__(self, y_true: Array, y_score: Array) -> Any:
-        """Judge one set by a fresh copy, for the object gathers what it sees and threads may share it."""
-        metric = deepcopy(self.metric)
-        metric.reset()
-        metric.update(torch.from_numpy(y_score), torch.from_numpy(y_true))
-        return metric.compute()
+def _of_scorer(spec: Callable[..., Any]) -> Metric:
+    fn = Scorer(spec)
+    asked = fn.passed
+    name = _name_of(getattr(spec, "_score_func", spec))
+    labels, probabilities = asked == "labels", asked == "probabilities"
+    return black_box(fn, name=name, higher_is_better=True, labels=labels, probabilities=probabilities)
 
 
 # ---- what the arguments have to be ---------------------------------------------------------------------------------
@@ -228,11 +223,11 @@ def _check_pool(pool: Any, fn: Callable[..., Any]) -> None:
             ) from error
 
 
-def _takes_weights(fn: Callable[..., Any]) -> bool:
+def _arguments(fn: Callable[..., Any]) -> tuple[str, ...]:
     try:
-        return "sample_weight" in inspect.signature(fn).parameters
+        return tuple(inspect.signature(fn).parameters)
     except (TypeError, ValueError):  # some callables written in C do not say what they take
-        return False
+        return ()
 
 
 def _name_of(fn: Callable[..., Any]) -> str:
