@@ -215,9 +215,11 @@ on with cross-entropy, exactly as `method="cross-entropy"` would have
 ([decision 13](decisions/0013-cross-entropy-competes.md)). So a fit for a metric holds a whole fit of cross-entropy, and
 says how the two compare. In a wide network only arithmetic counts. There the companion alone makes 1.5 times the steps,
 and the eight sets scored in every round to keep the surrogate true are about as much arithmetic as the three steps of
-the round. A bar of 1.5 cannot be reached by writing the same computation better, only by computing less:
-`Recipe(companion=False)` saves the companion, `Recipe(refine_sets=4)` half of the scoring. In so few steps what is done
-once, such as the first check of the surrogate, weighs more than in a whole fit.
+the round. A bar of 1.5 cannot be reached by writing the same computation better, only by computing less, and the last
+columns say what that would take: `Recipe(companion=False)` goes without the companion, `Recipe(refine_sets=4)` scores
+half the sets. Neither is the default: that a fit for a metric is no worse than one of cross-entropy rests on the
+companion. "Over as many steps" is over a fit of cross-entropy as long as the model and its companion together. In so
+few steps what is done once, such as the first check of the surrogate, weighs more than in a whole fit.
 """
 
 NOT_COMPILED = f"""## Where torch.compile is used

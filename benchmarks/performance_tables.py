@@ -16,14 +16,15 @@ def quartiles(one: Mapping[str, float], digits: int = 3) -> str:
 
 
 def overhead_table(record: Mapping[str, Any]) -> str:
-    """Write how much longer training for a metric takes, by width, with and without the companion."""
+    """Write how much longer training for a metric takes, by width, and in lighter recipes."""
     rows = []
     for one in record["by_width"]:
         widths = "-".join(map(str, one["widths"]))
-        cells = [quartiles(one[name]) for name in ("ratio", "no_companion", "wall")]
+        ratios = one["ratio"], one["wall"], one["as_many_steps"], *one["lighter"].values()
+        cells = [quartiles(each) for each in ratios]
         rows.append([widths, f"{one['steps']:,}", f"{one['seconds']['cross-entropy']:.1f} s", *cells])
-    head = ["units", "steps", "cross-entropy", "for F1", "without companion", "for F1, by the clock"]
-    return markdown(head, rows)
+    against = ["for F1", "by the clock", "over as many steps", *record["by_width"][0]["lighter"]]
+    return markdown(["units", "steps", "cross-entropy", *against], rows)
 
 
 def round_table(record: Mapping[str, Any]) -> str:
