@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
+import black_boxes as boxes
 from metricgrad import learned_counts, universal
 from metricgrad.universal import Fitting
 
@@ -19,23 +17,14 @@ NAMES = sorted(path.stem for path in (ROOT / "examples" / "black_boxes").glob("*
 ROWS = {"train": 600, "validation": 400, "test": 600}
 
 
-@pytest.fixture(scope="module")
-def boxes() -> Iterator[ModuleType]:
-    sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "examples" / "black_boxes")]
-    import black_boxes
-
-    yield black_boxes
-    del sys.path[:2]
-
-
-def test_there_are_twenty(boxes: ModuleType) -> None:
+def test_there_are_twenty() -> None:
     assert boxes.names() == NAMES
     assert len(NAMES) == 20
 
 
 @pytest.mark.filterwarnings("ignore:the surrogate of .* is not faithful yet:UserWarning")
 @pytest.mark.parametrize("name", NAMES)
-def test_a_box_trains_a_model_in_few_calls(boxes: ModuleType, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_box_trains_a_model_in_few_calls(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(universal, "ON_DEMAND", Fitting(families=16, steps=50, sizes=(50, 100)))
     monkeypatch.setattr(learned_counts, "STEPS", 200)
     recipe = replace(boxes.RECIPE, warmup=60, rounds=8, trust_cap=8, check_every=4)
@@ -52,7 +41,7 @@ def test_a_box_trains_a_model_in_few_calls(boxes: ModuleType, name: str, monkeyp
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_box_says_who_needs_it_and_brings_a_table(boxes: ModuleType, name: str) -> None:
+def test_a_box_says_who_needs_it_and_brings_a_table(name: str) -> None:
     box = boxes.box_of(name)
     assert (box.__doc__ or "").strip().endswith(".")
     X, y, *columns = box.data(3, 500)
@@ -61,7 +50,7 @@ def test_a_box_says_who_needs_it_and_brings_a_table(boxes: ModuleType, name: str
     assert [column.shape for more in columns for column in more.values()] == [(500,)] * len(box.metric.columns)
 
 
-def test_calls_are_counted_one_by_one(boxes: ModuleType) -> None:
+def test_calls_are_counted_one_by_one() -> None:
     counter = boxes.Counted(max)
     assert [counter(1, 2), counter(3, 4)] == [2, 4]
     assert counter.calls == 2

@@ -3,39 +3,28 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
-from types import ModuleType
 
 import numpy as np
 import pytest
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+import measuring
 
 
-@pytest.fixture(scope="module")
-def measuring() -> Iterator[ModuleType]:
-    sys.path.insert(0, str(BENCHMARKS))
-    import measuring
-
-    yield measuring
-    sys.path.remove(str(BENCHMARKS))
-
-
-def test_contestants_take_turns_every_second_lap_backwards(measuring: ModuleType) -> None:
+def test_contestants_take_turns_every_second_lap_backwards() -> None:
     order: list[str] = []
     found = measuring.in_turns({name: lambda name=name: order.append(name) for name in "abc"}, 3)
     assert "".join(order) == "abc" + "abc" + "cba" + "abc"  # the first lap does not count
     assert {name: len(times) for name, times in found.items()} == {"a": 3, "b": 3, "c": 3}
 
 
-def test_a_contestant_may_time_itself(measuring: ModuleType) -> None:
+def test_a_contestant_may_time_itself() -> None:
     found = measuring.in_turns({"a": lambda: 2.5, "b": lambda: 5}, 2, timed=measuring.own_word, warm=False)
     assert found == {"a": [2.5, 2.5], "b": [5.0, 5.0]}
 
 
-def test_a_ratio_is_that_of_neighbours_with_its_quartiles(measuring: ModuleType) -> None:
+def test_a_ratio_is_that_of_neighbours_with_its_quartiles() -> None:
     above, below = [2.0, 40.0, 9.0, 8.0, 1.0], [1.0, 10.0, 3.0, 1.0, 1.0]
     each = [a / b for a, b in zip(above, below, strict=True)]
     found = measuring.ratio(above, below)
@@ -46,13 +35,13 @@ def test_a_ratio_is_that_of_neighbours_with_its_quartiles(measuring: ModuleType)
 
 
 @pytest.mark.parametrize(("ratio", "least", "most"), [(2.0, True, True), (2.1, True, False), (1.9, False, True)])
-def test_a_claim_holds_up_to_its_bar(measuring: ModuleType, ratio: float, least: bool, most: bool) -> None:
+def test_a_claim_holds_up_to_its_bar(ratio: float, least: bool, most: bool) -> None:
     found = measuring.spread([ratio])
     assert measuring.claim("x", found, at_least=2.0)["met"] is least
     assert measuring.claim("x", found, at_most=2.0)["met"] is most
 
 
-def test_a_claim_has_one_bar(measuring: ModuleType) -> None:
+def test_a_claim_has_one_bar() -> None:
     with pytest.raises(ValueError, match="expected one of at_most and at_least, got 1 and 2"):
         measuring.claim("x", measuring.spread([1.0]), at_most=1, at_least=2)
     with pytest.raises(ValueError, match="got None and None"):
@@ -60,7 +49,7 @@ def test_a_claim_has_one_bar(measuring: ModuleType) -> None:
 
 
 def test_what_is_stored_says_how_it_came_and_what_failed(
-    measuring: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["speed.py", "--rows", "10 000"])
     claims = [measuring.claim(f"bar {bar}", measuring.spread([1.5]), at_most=bar) for bar in (1, 2)]

@@ -3,52 +3,34 @@
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import ttest_1samp
 
+import black_boxes_page as boxes
+import performance
+import when_it_helps as when
+import win
 from made_up import add, run
 from metricgrad.results import Store
 
 ROOT = Path(__file__).parents[1]
-BENCHMARKS = ROOT / "benchmarks"
 
 
-@pytest.fixture(scope="module")
-def win() -> Iterator[ModuleType]:
-    sys.path.insert(0, str(BENCHMARKS))
-    import win
-
-    yield win
-    sys.path.remove(str(BENCHMARKS))
-
-
-@pytest.fixture(scope="module")
-def when(win: ModuleType) -> ModuleType:
-    import when_it_helps
-
-    return when_it_helps
-
-
-def test_the_readme_has_what_is_stored(win: ModuleType, when: ModuleType) -> None:
+def test_the_readme_has_what_is_stored() -> None:
     part = when.readme_part(win.losses(win.RESULTS), (when.SIZES / "runs.jsonl").is_file())
     text = (ROOT / "README.md").read_text("utf-8")
     assert when.in_place(text, "win", part) == text
 
 
-def test_the_page_has_the_numbers_that_are_stored(when: ModuleType) -> None:
+def test_the_page_has_the_numbers_that_are_stored() -> None:
     assert when.page() == (ROOT / "docs" / "when-it-helps.md").read_text("utf-8")
 
 
-def test_the_page_of_speed_and_the_readme_have_what_is_stored(win: ModuleType) -> None:
-    import performance
-
+def test_the_page_of_speed_and_the_readme_have_what_is_stored() -> None:
     assert performance.page() == (ROOT / "docs" / "performance.md").read_text("utf-8")
     text = (ROOT / "README.md").read_text("utf-8")
     assert performance.in_readme(text) == text
@@ -71,20 +53,20 @@ def frame(ours: list[float], theirs: list[float]) -> pd.DataFrame:
     return pd.DataFrame({"sl-r": ours, "cross-entropy": theirs}, index=index)
 
 
-def test_a_gain_is_the_share_of_the_rivals_mean_loss_that_is_saved(win: ModuleType) -> None:
+def test_a_gain_is_the_share_of_the_rivals_mean_loss_that_is_saved() -> None:
     (cell,) = win.gains(frame([0.1, 0.2, 0.15], [0.2, 0.3, 0.25])).itertuples()
     assert cell.gain == pytest.approx(0.1 / 0.25)
     assert cell.difference == pytest.approx(0.1)
     assert cell.seeds == 3
 
 
-def test_where_a_rival_loses_nothing_any_loss_is_all_of_it(win: ModuleType) -> None:
+def test_where_a_rival_loses_nothing_any_loss_is_all_of_it() -> None:
     assert win.gains(frame([0.0, 0.1], [0.0, 0.0]))["gain"].item() == -1
     assert win.gains(frame([0.0, 0.0], [0.0, 0.0]))["gain"].item() == 0
     assert win.gains(frame([0.9, 0.9], [0.1, 0.1]))["gain"].item() == -1
 
 
-def test_worse_is_by_more_than_one_standard_error_over_seeds(win: ModuleType) -> None:
+def test_worse_is_by_more_than_one_standard_error_over_seeds() -> None:
     rng = np.random.default_rng(0)
     theirs = rng.uniform(0.2, 0.3, 5)
     one_bad_seed = theirs + np.array([0.02, 0, 0, 0, 0])
@@ -93,26 +75,26 @@ def test_worse_is_by_more_than_one_standard_error_over_seeds(win: ModuleType) ->
     assert len(win.worse(win.gains(frame(list(theirs - 0.01), list(theirs))))) == 0
 
 
-def test_p_is_that_of_a_paired_t_test_over_seeds(win: ModuleType) -> None:
+def test_p_is_that_of_a_paired_t_test_over_seeds() -> None:
     ours, theirs = [0.1, 0.12, 0.11, 0.13], [0.15, 0.13, 0.16, 0.15]
     (cell,) = win.gains(frame(ours, theirs)).itertuples()
     assert cell.p == pytest.approx(ttest_1samp(np.subtract(theirs, ours), 0).pvalue)
     assert win.gains(frame(theirs, theirs))["p"].item() == 1
 
 
-def test_the_best_loss_in_hindsight_is_found_on_seeds_that_all_losses_have(when: ModuleType) -> None:
+def test_the_best_loss_in_hindsight_is_found_on_seeds_that_all_losses_have() -> None:
     losses = frame([0.1, 0.1, 0.1], [0.3, 0.5, np.nan])  # no cross-entropy on the last seed, an easy one
     losses["focal"], losses["soft-f1"] = [0.2, 0.4, 0.0], [0.3, 0.5, 0.0]
     assert when.in_hindsight(losses).item() == pytest.approx((0.4 - 0.3) / 0.4)
 
 
-def test_trees_and_surrogates_are_no_losses_made_by_hand(when: ModuleType) -> None:
+def test_trees_and_surrogates_are_no_losses_made_by_hand() -> None:
     losses = frame([0.1], [0.4])
     losses["lightgbm"], losses["sl-published"], losses["focal"] = [0.0], [np.nan], [0.2]
     assert when.in_hindsight(losses).item() == pytest.approx(0.5)
 
 
-def test_a_cell_in_which_cross_entropy_loses_nothing_leaves_nothing_to_save(when: ModuleType) -> None:
+def test_a_cell_in_which_cross_entropy_loses_nothing_leaves_nothing_to_save() -> None:
     losses = frame([0.0], [0.0])
     losses["focal"] = [0.0]
     assert when.in_hindsight(losses).item() == 0
@@ -121,7 +103,7 @@ def test_a_cell_in_which_cross_entropy_loses_nothing_leaves_nothing_to_save(when
 # ---- nothing is said of what is not stored -------------------------------------------------------------------------
 
 
-def every_metric(win: ModuleType, seeds: int, **methods: float) -> pd.DataFrame:
+def every_metric(seeds: int, **methods: float) -> pd.DataFrame:
     cells = pd.MultiIndex.from_product(
         [("a9a", "susy"), win.METRICS, ("linear", "small"), range(seeds)], names=["dataset", "metric", "model", "seed"]
     )
@@ -129,25 +111,25 @@ def every_metric(win: ModuleType, seeds: int, **methods: float) -> pd.DataFrame:
     return pd.DataFrame(losses, index=cells).sort_index()
 
 
-def test_the_published_recipe_is_described_where_it_was_run(win: ModuleType, when: ModuleType) -> None:
-    without, with_it = every_metric(win, 2), every_metric(win, 2, sl_published=0.3)
+def test_the_published_recipe_is_described_where_it_was_run() -> None:
+    without, with_it = every_metric(2), every_metric(2, sl_published=0.3)
     assert "as published" not in when.rival_part(without)
     assert when.rival_part(with_it).count("SL as published") == 2  # in words, and in the table
     assert "the paper's own recipe" not in when.readme_part(without, sizes=False)
     assert "against the paper's own recipe, how" in when.readme_part(with_it, sizes=False)
 
 
-def test_sizes_trees_and_other_losses_are_named_where_they_were_run(win: ModuleType, when: ModuleType) -> None:
-    alone = when.readme_part(every_metric(win, 2), sizes=False)
+def test_sizes_trees_and_other_losses_are_named_where_they_were_run() -> None:
+    alone = when.readme_part(every_metric(2), sizes=False)
     assert "size" not in alone
     assert "against" not in alone
-    assert "tree" not in when.rival_part(every_metric(win, 2))
-    full = " ".join(when.readme_part(every_metric(win, 2, focal=0.3, aucm=0.3, lightgbm=0.1), sizes=True).split())
+    assert "tree" not in when.rival_part(every_metric(2))
+    full = " ".join(when.readme_part(every_metric(2, focal=0.3, aucm=0.3, lightgbm=0.1), sizes=True).split())
     assert "By dataset, prevalence and size, against two more hand-made losses and LightGBM, how" in full
 
 
-def test_seeds_are_one_number_only_if_all_cells_have_as_many(win: ModuleType, when: ModuleType) -> None:
-    losses = every_metric(win, 5)
+def test_seeds_are_one_number_only_if_all_cells_have_as_many() -> None:
+    losses = every_metric(5)
     assert "(five seeds)" in when.opening(win.gains(losses))
     assert "(five seeds)" in when.readme_part(losses, sizes=False)
     assert "worst" not in when.readme_part(losses, sizes=False)
@@ -155,16 +137,14 @@ def test_seeds_are_one_number_only_if_all_cells_have_as_many(win: ModuleType, wh
     assert "(seeds: linear 5, 30 units 4 to 5)" in when.opening(win.gains(losses))
 
 
-def test_the_readme_names_the_worst_cell(win: ModuleType, when: ModuleType) -> None:
-    losses = every_metric(win, 2)
+def test_the_readme_names_the_worst_cell() -> None:
+    losses = every_metric(2)
     losses.loc[("susy", "f1", "small"), "sl-r"] = 0.3
     losses.loc[("a9a", "auc", "linear"), "sl-r"] = 0.25
     assert "The worst cell: susy/F1/30 units -50.0%.*" in " ".join(when.readme_part(losses, sizes=False).split())
 
 
-def test_gains_by_size_are_of_the_same_cells_and_seeds_at_every_size(
-    tmp_path: Path, win: ModuleType, when: ModuleType
-) -> None:
+def test_gains_by_size_are_of_the_same_cells_and_seeds_at_every_size(tmp_path: Path) -> None:
     folders = {2_000: tmp_path / "sizes", win.ROWS: tmp_path / "win"}
     for rows, folder in folders.items():
         for seed in (100, 101, 102):
@@ -186,7 +166,7 @@ def test_gains_by_size_are_of_the_same_cells_and_seeds_at_every_size(
     assert "| a9a | (+50.0%) | (+50.0%) | | susy | +97.5% | +25.0% | | **mean** | **+97.5%** | **+25.0%** |" in text
 
 
-def test_a_short_run_that_ended_worse_is_told(when: ModuleType) -> None:
+def test_a_short_run_that_ended_worse_is_told() -> None:
     fine = {
         "run": {"seed": 1, "metric": "f1", "model": "small", "prevalence": 0.005},
         "start": 0.5,
@@ -202,7 +182,7 @@ def test_a_short_run_that_ended_worse_is_told(when: ModuleType) -> None:
     assert "Seed" not in when.short_part([fine])
 
 
-def test_paragraphs_are_broken_into_lines_and_tables_are_not(when: ModuleType) -> None:
+def test_paragraphs_are_broken_into_lines_and_tables_are_not() -> None:
     words, row = " ".join(["word"] * 60), "| " + "cell " * 60 + "|"
     lines = when.wrapped(f"# Title\n\n{words}\n\n\n\n- {words}\n- {words}\n\n{row}").splitlines()
     assert row in lines
@@ -211,10 +191,8 @@ def test_paragraphs_are_broken_into_lines_and_tables_are_not(when: ModuleType) -
     assert "\n".join(lines).count("\n\n\n") == 0
 
 
-def test_the_summary_counts_runs_that_were_kept_and_names_the_largest_losses(
-    tmp_path: Path, win: ModuleType, when: ModuleType
-) -> None:
-    losses = every_metric(win, 5)
+def test_the_summary_counts_runs_that_were_kept_and_names_the_largest_losses(tmp_path: Path) -> None:
+    losses = every_metric(5)
     losses["sl-r"] = 0.2  # cross-entropy's own model, but for two runs
     losses.loc[("a9a", "f1", "linear", 0), "sl-r"] = 0.1
     losses.loc[("susy", "auc", "small", 3), "sl-r"] = 0.4
@@ -231,14 +209,7 @@ def test_the_summary_counts_runs_that_were_kept_and_names_the_largest_losses(
 # ---- black boxes ---------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def boxes(win: ModuleType) -> ModuleType:
-    import black_boxes_page
-
-    return black_boxes_page
-
-
-def test_the_page_of_black_boxes_has_the_numbers_that_are_stored(boxes: ModuleType) -> None:
+def test_the_page_of_black_boxes_has_the_numbers_that_are_stored() -> None:
     assert boxes.page() == (ROOT / "docs" / "black-boxes.md").read_text("utf-8")
     records = list(Store(boxes.RESULTS))
     ran = {(record["run"]["box"], record["run"]["seed"]) for record in records}
@@ -260,7 +231,7 @@ def of_a_box(seed: int, ours: float, proxy: float, higher: bool, box: str = "one
 
 
 @pytest.mark.parametrize("higher", [True, False])
-def test_a_gain_of_a_box_is_positive_where_people_would_say_better(boxes: ModuleType, higher: bool) -> None:
+def test_a_gain_of_a_box_is_positive_where_people_would_say_better(higher: bool) -> None:
     sign = 1 if higher else -1
     gains = (0.1, 0.3, -0.1, 0.0, 0.2)
     records = [of_a_box(seed, 0.5 + sign * gain, 0.5, higher) for seed, gain in enumerate(gains)]
@@ -275,7 +246,7 @@ def test_a_gain_of_a_box_is_positive_where_people_would_say_better(boxes: Module
     assert "0.500 (balanced)" in shown
 
 
-def test_what_the_surrogate_gains_in_a_loop_is_paired_by_seed(boxes: ModuleType) -> None:
+def test_what_the_surrogate_gains_in_a_loop_is_paired_by_seed() -> None:
     values = [{"plain": 0.5, "surrogate": 0.6}, {"plain": 0.7, "surrogate": 0.7}, {"plain": 0.4, "surrogate": 0.6}]
     records = [{"run": {"example": "a", "seed": seed}, "values": found} for seed, found in enumerate(values)]
     shown = boxes.loop_table([*records, {"run": {"example": "b"}, "values": {}}], "a")

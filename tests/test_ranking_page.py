@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 
+import ranking_page
 from metricgrad.results import Store
 
 ROOT = Path(__file__).parents[1]
-BENCHMARKS = ROOT / "benchmarks"
 OURS, BY_HAND = [0.20, 0.22, 0.24], {"ranknet": [0.3] * 3, "listnet": [0.25, 0.2, 0.24], "lambdarank": [0.26] * 3}
-
-
-@pytest.fixture(scope="module")
-def ranking_page() -> Iterator[ModuleType]:
-    sys.path.insert(0, str(BENCHMARKS))
-    import ranking_page
-
-    yield ranking_page
-    sys.path.remove(str(BENCHMARKS))
 
 
 @pytest.fixture(scope="module")
@@ -42,17 +30,17 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return store.path
 
 
-def test_the_page_has_the_numbers_that_are_stored(ranking_page: ModuleType) -> None:
+def test_the_page_has_the_numbers_that_are_stored() -> None:
     assert ranking_page.page() == (ROOT / "docs" / "ranking.md").read_text("utf-8")
 
 
-def test_trees_stand_beside_every_model(ranking_page: ModuleType, stored: Path) -> None:
+def test_trees_stand_beside_every_model(stored: Path) -> None:
     frame = ranking_page.losses(stored)
     assert set(frame.index.get_level_values("model")) == {"linear", "mlp"}
     assert (frame["lightgbm"] == 0.1).all()
 
 
-def test_the_best_rival_is_the_one_with_the_least_mean_loss(ranking_page: ModuleType, stored: Path) -> None:
+def test_the_best_rival_is_the_one_with_the_least_mean_loss(stored: Path) -> None:
     found = ranking_page.compared(ranking_page.losses(stored), tuple(BY_HAND))
     linear = found.loc[("mq", "map", "linear")]
     saved = np.subtract(BY_HAND["listnet"], OURS)
@@ -62,14 +50,14 @@ def test_the_best_rival_is_the_one_with_the_least_mean_loss(ranking_page: Module
     assert linear["seeds"] == 3
 
 
-def test_worse_is_by_more_than_one_standard_error_over_seeds(ranking_page: ModuleType, stored: Path) -> None:
+def test_worse_is_by_more_than_one_standard_error_over_seeds(stored: Path) -> None:
     found = ranking_page.compared(ranking_page.losses(stored), tuple(BY_HAND))
     assert ranking_page.worse(found).index.tolist() == [("mq", "map", "mlp")]
     found["error"] = 1.0
     assert len(ranking_page.worse(found)) == 0
 
 
-def test_only_seeds_that_all_have_are_compared(ranking_page: ModuleType, stored: Path, tmp_path: Path) -> None:
+def test_only_seeds_that_all_have_are_compared(stored: Path, tmp_path: Path) -> None:
     copy = tmp_path / "more.jsonl"
     copy.write_bytes(stored.read_bytes())
     run = {"dataset": "mq", "metric": "map", "model": "linear", "seed": 9, "method": "sl-r"}
@@ -77,14 +65,14 @@ def test_only_seeds_that_all_have_are_compared(ranking_page: ModuleType, stored:
     assert ranking_page.compared(ranking_page.losses(copy), ("listnet",))["seeds"].tolist() == [3, 3]
 
 
-def test_a_page_says_where_it_is_worse(ranking_page: ModuleType, stored: Path) -> None:
+def test_a_page_says_where_it_is_worse(stored: Path) -> None:
     text = ranking_page.page(stored)
     assert "| mq | MAP | linear | 0.7800 | 0.7000 | 0.7700 | 0.7400 | 0.9000 | +0.0100 ± 0.0208 |" in text
     assert "better by more than a standard error in 0 of 2 cells, worse by more than one in 1: mq MAP mlp" in text
     assert "kept in 33% of the runs" in text
 
 
-def test_the_example_of_the_page_runs(capsys: pytest.CaptureFixture[str], ranking_page: ModuleType) -> None:
+def test_the_example_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
     (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "ranking.md").read_text("utf-8"), re.DOTALL)
     assert len(program.splitlines()) <= 10
     exec(program, {})

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
+import several
 from metricgrad import universal
 from metricgrad.rendering import as_markdown
 from metricgrad.results import Store
@@ -17,15 +15,6 @@ from metricgrad.results import Store
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "targets.md").read_text("utf-8")
 PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-
-
-@pytest.fixture(scope="module")
-def several() -> Iterator[ModuleType]:
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    import several
-
-    yield several
-    sys.path.remove(str(ROOT / "benchmarks"))
 
 
 @pytest.fixture
@@ -42,11 +31,11 @@ def stored(tmp_path: Path) -> Path:
     return store.path
 
 
-def test_the_page_has_the_numbers_that_are_stored(several: ModuleType) -> None:
+def test_the_page_has_the_numbers_that_are_stored() -> None:
     assert several.in_place(PAGE, "several", as_markdown(several.grid())) == PAGE
 
 
-def test_cells_are_compared_over_the_seeds_both_have(several: ModuleType, stored: Path) -> None:
+def test_cells_are_compared_over_the_seeds_both_have(stored: Path) -> None:
     found = several.cells(Store(stored))
     first = found.loc[("letter", "macro_f1")]
     assert first["difference"] == pytest.approx(0.1)
@@ -55,7 +44,7 @@ def test_cells_are_compared_over_the_seeds_both_have(several: ModuleType, stored
     assert found["seeds"].tolist() == [3, 2]
 
 
-def test_the_page_says_where_it_is_worse(several: ModuleType, stored: Path) -> None:
+def test_the_page_says_where_it_is_worse(stored: Path) -> None:
     text = as_markdown(several.grid(stored))
     assert "| letter | macro F1 | 0.6000 | 0.7000 | **+0.1000 ± 0.0577** | 2 of 3 |" in text
     assert "in 1 of 2 cells (bold), worse by more than one in 1: letter mean IoU." in text
