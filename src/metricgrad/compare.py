@@ -67,7 +67,7 @@ def compare(
         Features; the columns of a frame may be numbers, categories, dates or yes and no, with gaps.
     y : str or array-like of shape (rows,)
         The labels, two of them, or the name of the column of a frame that holds them.
-    metric : str, Metric, torchmetrics object or callable
+    metric : str, Metric, torchmetrics object, scorer or callable
         What models are judged by.
     method : str
         The method to judge: a mode of `MetricClassifier` or a baseline.

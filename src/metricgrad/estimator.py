@@ -53,7 +53,7 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    metric : str, Metric, torchmetrics object or callable
+    metric : str, Metric, torchmetrics object, scorer or callable
         What the model is judged by: `"f1"`, `"average_precision"`, `"partial_auc(0.05)"`, `black_box(profit)` ...
     method : str
         `"sl-r"` (universal surrogate, refined), `"sl-s"` (from scratch), `"sl-u"` (universal, frozen), or one of

@@ -28,7 +28,7 @@ class SurrogateLoss(nn.Module):
 
     Parameters
     ----------
-    metric : str, Metric, torchmetrics object or callable
+    metric : str, Metric, torchmetrics object, scorer or callable
         What the model is judged by.
     start : {"universal", "scratch"}, path or Surrogate
         Where the surrogate starts: fitted to random sets (bundled, or fitted now and cached for a black box), from

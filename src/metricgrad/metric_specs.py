@@ -41,7 +41,7 @@ def read_metric(spec: Any, run_code: bool = False) -> Metric:
 
     Parameters
     ----------
-    spec : str, Metric, torchmetrics object or callable
+    spec : str, Metric, torchmetrics object, scorer or callable
         `"f1"`; `"1 - (5*tp - fp)/(5*(tp+fn))"`, an expression; `"sklearn.metrics.cohen_kappa_score"`;
         `"my_metrics.py:profit"`, a function `(y_true, y_pred)` or `(y_true, y_score)`, or a `Metric`, in a file. It is
         passed labels if its second argument is called `y_pred`. Which way is better is told by an attribute
