@@ -59,6 +59,8 @@ def test_names_expressions_and_metrics_are_taken_as_they_are() -> None:
 
 
 FILE = """
+from sklearn.metrics import fbeta_score, make_scorer
+from torchmetrics.classification import BinaryAUROC
 from metricgrad import black_box
 
 def profit(y_true, y_pred):
@@ -84,6 +86,8 @@ def undirected(y_true, y_pred):
     return 0.0
 
 ready = black_box(profit, name="ready", higher_is_better=True, labels=True)
+scorer = make_scorer(fbeta_score, beta=2)
+theirs = BinaryAUROC()
 number = 3
 """
 
@@ -102,6 +106,15 @@ def test_a_function_in_a_file_is_a_metric_if_code_may_be_run(file: Path) -> None
     assert shown(f"{file}:miss_loss", run_code=True) == pytest.approx((SCORES[Y == 1] < 0.5).mean())
     metric = read_metric(f"{file}:profit", run_code=True)
     assert (metric.name, metric.label, metric.thresholded) == (f"{file}:profit", "profit", True)
+
+
+@pytest.mark.parametrize(
+    ("name", "twin", "label"), [("scorer", "f_beta(2)", "fbeta_score"), ("theirs", "auc", "BinaryAUROC")]
+)
+def test_a_metric_of_another_package_may_stand_in_a_file(file: Path, name: str, twin: str, label: str) -> None:
+    metric = read_metric(f"{file}:{name}", run_code=True)
+    assert (metric.name, metric.label) == (f"{file}:{name}", label)
+    assert shown(f"{file}:{name}", run_code=True) == pytest.approx(shown(twin))
 
 
 @pytest.mark.parametrize(("name", "higher"), [("plain_profit", True), ("cost", False), ("spread", True)])
@@ -123,7 +136,10 @@ def test_code_is_not_run_unless_asked_for(tmp_path: Path) -> None:
     ("name", "message"),
     [
         ("none.py:f", "expected a file of Python, got .*none.py', which is not there"),
-        ("my_metrics.py:f", "expected a function in .*, got 'f'; there are black_box, profit, plain_profit"),
+        (
+            "my_metrics.py:f",
+            "expected a function in .*, got 'f'; there are profit, plain_profit",
+        ),
         ("my_metrics.py:number", "expected a function in .*, got 'number'"),
         ("my_metrics.py:undirected", "expected to know which way is better, got 'undirected', which"),
         ("my_metrics.py:odd", "odd cannot be called: KeyError: 'x'"),

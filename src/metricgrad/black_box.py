@@ -136,13 +136,8 @@ def as_metric(spec: Any) -> Metric:
         return spec
     if isinstance(spec, str):
         return get_metric(spec)
-    if not isinstance(spec, type):
-        if all(callable(getattr(spec, method, None)) for method in ("update", "compute", "reset")):
-            return _of_torchmetrics(spec)
-        if callable(spec) and next(iter(_arguments(spec)), None) == "estimator":
-            return _of_scorer(spec)
-        if callable(spec):
-            return black_box(spec, higher_is_better=_direction(spec))
+    if callable(spec) and not isinstance(spec, type):
+        return borrow(spec) or black_box(spec, higher_is_better=_direction(spec))
     raise TypeError(f"metric: expected a name, a Metric, a torchmetrics object, a scorer or a callable, got {spec!r}")
 
 
@@ -159,22 +154,31 @@ def _direction(fn: Callable[..., Any]) -> bool:
     )
 
 
-def _of_torchmetrics(spec: Any) -> Metric:
-    higher_is_better = getattr(spec, "higher_is_better", None)
-    name = type(spec).__name__
+def borrow(spec: Any, name: str | None = None) -> Metric | None:
+    """Return the metric of a torchmetrics object or of a scorer, under its own name or another; None for others."""
+    if all(callable(getattr(spec, method, None)) for method in ("update", "compute", "reset")):
+        return _of_torchmetrics(spec, name)
+    return _of_scorer(spec, name) if next(iter(_arguments(spec)), None) == "estimator" else None
+
+
+def _of_torchmetrics(spec: Any, name: str | None) -> Metric:
+    higher_is_better, label = getattr(spec, "higher_is_better", None), type(spec).__name__
     if higher_is_better is None:
-        raise ValueError(f"metric: expected a torchmetrics object with higher_is_better, got {name} without")
-    labels = hasattr(spec, "threshold")
-    fn = Torchmetrics(deepcopy(spec))
-    return black_box(fn, name=name, higher_is_better=higher_is_better, labels=labels, probabilities=not labels)
+        raise ValueError(f"metric: expected a torchmetrics object with higher_is_better, got {label} without")
+    passed: Passed = "labels" if hasattr(spec, "threshold") else "probabilities"
+    return _passed(Torchmetrics(deepcopy(spec)), passed, higher_is_better, label, name)
 
 
-def _of_scorer(spec: Callable[..., Any]) -> Metric:
-    fn = Scorer(spec)
-    asked = fn.passed
-    name = _name_of(getattr(spec, "_score_func", spec))
-    labels, probabilities = asked == "labels", asked == "probabilities"
-    return black_box(fn, name=name, higher_is_better=True, labels=labels, probabilities=probabilities)
+def _of_scorer(spec: Callable[..., Any], name: str | None) -> Metric:
+    scorer = Scorer(spec)
+    return _passed(scorer, scorer.passed, True, _name_of(getattr(spec, "_score_func", spec)), name)
+
+
+def _passed(fn: Callable[..., Any], passed: Passed, higher: bool, label: str, name: str | None) -> Metric:
+    labels, probabilities = passed == "labels", passed == "probabilities"
+    return black_box(
+        fn, name=name or label, label=label, higher_is_better=higher, labels=labels, probabilities=probabilities
+    )
 
 
 # ---- what the arguments have to be ---------------------------------------------------------------------------------

@@ -6,12 +6,13 @@ import importlib.util
 import inspect
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 from sklearn import metrics
 
-from metricgrad.black_box import as_metric, black_box
+from metricgrad.black_box import as_metric, black_box, borrow
 from metricgrad.expressions import expression_metric, is_expression
 from metricgrad.metrics import Metric, get_metric
 
@@ -43,10 +44,10 @@ def read_metric(spec: Any, run_code: bool = False) -> Metric:
     ----------
     spec : str, Metric, torchmetrics object, scorer or callable
         `"f1"`; `"1 - (5*tp - fp)/(5*(tp+fn))"`, an expression; `"sklearn.metrics.cohen_kappa_score"`;
-        `"my_metrics.py:profit"`, a function `(y_true, y_pred)` or `(y_true, y_score)`, or a `Metric`, in a file. It is
-        passed labels if its second argument is called `y_pred`. Which way is better is told by an attribute
-        `higher_is_better`, by a name that ends in `_score`, `_loss` or `_error`, or else by comparing sets in which all
-        is right with sets in which all is wrong.
+        `"my_metrics.py:profit"`, in a file: a function `(y_true, y_pred)` or `(y_true, y_score)`, a scorer, a
+        torchmetrics object or a `Metric`. A function is passed labels if its second argument is called `y_pred`. Which
+        way is better is told by an attribute `higher_is_better`, by a name that ends in `_score`, `_loss` or `_error`,
+        or else by comparing sets in which all is right with sets in which all is wrong.
     run_code : bool
         Whether a file may be run. Only what a user asks for on the command line is, never what a model folder names.
 
@@ -92,11 +93,13 @@ def _of_file(spec: str) -> Metric:
     if isinstance(found, Metric):
         return found
     if not callable(found):
-        there = [
-            other for other, value in vars(module).items() if inspect.isfunction(value) or isinstance(value, Metric)
-        ]
+        there = [other for other, value in vars(module).items() if _own(value, module) or isinstance(value, Metric)]
         raise ValueError(f"metric: expected a function in {path}, got {name!r}; there are {', '.join(there) or 'none'}")
-    return _called(found, spec)
+    return borrow(found, spec) or _called(found, spec)
+
+
+def _own(value: Any, module: ModuleType) -> bool:
+    return inspect.isfunction(value) and value.__module__ == module.__name__
 
 
 def _called(function: Callable[..., Any], spec: str) -> Metric:
