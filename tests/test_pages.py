@@ -12,9 +12,11 @@ from scipy.stats import ttest_1samp
 
 import black_boxes_page as boxes
 import performance
+import reproduction
 import when_it_helps as when
 import win
 from made_up import add, run
+from metricgrad.records import Record, Setting
 from metricgrad.results import Store
 
 ROOT = Path(__file__).parents[1]
@@ -34,6 +36,19 @@ def test_the_page_of_speed_and_the_readme_have_what_is_stored() -> None:
     assert performance.page() == (ROOT / "docs" / "performance.md").read_text("utf-8")
     text = (ROOT / "README.md").read_text("utf-8")
     assert performance.in_readme(text) == text
+
+
+def test_the_page_of_the_paper_has_the_numbers_that_are_stored() -> None:
+    assert reproduction.page() == (ROOT / "docs" / "reproduction.md").read_text("utf-8")
+
+
+def test_a_long_run_is_shown_by_thirds_and_by_its_last_third() -> None:
+    steps, validation = [3, 6, 9, 12, 15, 18, 21], [0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3]
+    trust = [0.9, 0.9, 0.9, 0.9, None, 0.1, 0.3]
+    kept = {"history": {"steps": steps, "validation": validation, "trust": trust}}
+    long = Record("a9a", "auc", "sl-r", Setting("mlp", "paper"), 0, 0, kept)
+    assert reproduction.thirds(long) == [0.7, 0.5, 0.3]  # at 9, 15 and 21 steps
+    assert reproduction.faith(long) == pytest.approx(0.2)
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: page.name)
