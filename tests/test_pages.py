@@ -49,6 +49,7 @@ def test_a_long_run_is_shown_by_thirds_and_by_its_last_third() -> None:
     long = Record("a9a", "auc", "sl-r", Setting("mlp", "paper"), 0, 0, kept)
     assert reproduction.thirds(long) == [0.7, 0.5, 0.3]  # at 9, 15 and 21 steps
     assert reproduction.faith(long) == pytest.approx(0.2)
+    assert reproduction.best_round(long) == 7
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: page.name)
