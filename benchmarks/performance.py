@@ -236,7 +236,7 @@ Rounds of the paper's recipe on {dataset}, over the pseudo-code of the paper wri
 
 {rounds}
 
-Where the time of a round goes in a compiled fleet, at the smaller sets:
+Where the time of a round goes in a compiled fleet:
 
 {parts}
 """

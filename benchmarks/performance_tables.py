@@ -115,8 +115,10 @@ def paper_table(record: Mapping[str, Any]) -> str:
 
 
 def parts_table(record: Mapping[str, Any]) -> str:
-    """Write where the time of a round goes, of the smallest sets."""
-    found = record["by_size"][0]["milliseconds"]
+    """Write where the time of a round goes, by size of the sets."""
+    found = {
+        f"{fleet}, N = {one['size']:,}": own for one in record["by_size"] for fleet, own in one["milliseconds"].items()
+    }
     names = list(next(iter(found.values())))
     rows = [[name, *(f"{own[name]:.2f}" for own in found.values())] for name in names]
     return markdown(["milliseconds of a round", *found], rows)
