@@ -392,7 +392,12 @@ def test_three_rows_are_enough() -> None:
     ("argument", "value", "error", "message"),
     [
         ("metric", "f11", ValueError, "metric: unknown name 'f11'; did you mean f1"),
-        ("metric", 3, TypeError, "metric: expected a name, a Metric, a torchmetrics object or a callable, got 3"),
+        (
+            "metric",
+            3,
+            TypeError,
+            "metric: expected a name, .*, a scorer or a callable, got 3",
+        ),
         ("method", "adam", ValueError, "method: expected one of sl-r, sl-s, sl-u, .*cross-entropy.*, got 'adam'"),
         ("recipe", "fast", ValueError, "recipe: expected one of default, paper, queries or a Recipe, got 'fast'"),
         ("threshold", "test", ValueError, "threshold: expected 'validation', 'cv' or a finite number, got 'test'"),

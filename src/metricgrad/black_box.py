@@ -78,6 +78,7 @@ def black_box(
 
     Examples
     --------
+    >>> import torch
     >>> def profit(y_true, y_pred):
     ...     return 10 * y_true[y_pred == 1].sum() - y_pred.sum()
     >>> metric = black_box(profit, higher_is_better=True, labels=True)
