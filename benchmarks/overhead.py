@@ -28,13 +28,6 @@ from metricgrad.recipe import RECIPES, Recipe
 BARS = {1: 2.5, 10: 1.5}
 """Times the widths of the paper's network, and how many times as long training for a metric may take."""
 SAID = {1: "the paper's network", 10: "a network ten times wider"}
-
-
-def wide(times: int) -> Callable[[int], nn.Module]:
-    """Return a maker of the paper's network, some times wider."""
-    return partial(mlp, widths=tuple(times * width for width in PAPER_WIDTHS))
-
-
 LIGHTER = {
     "without companion": {"companion": False},
     "half the sets scored": {"refine_sets": 4},
@@ -42,6 +35,11 @@ LIGHTER = {
 }
 """What costs less than the default recipe, by what is changed in it."""
 AS_MANY = "cross-entropy, as many steps"
+
+
+def wide(times: int) -> Callable[[int], nn.Module]:
+    """Return a maker of the paper's network, some times wider."""
+    return partial(mlp, widths=tuple(times * width for width in PAPER_WIDTHS))
 
 
 def cut(share: float) -> Recipe:

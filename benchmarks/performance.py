@@ -218,8 +218,9 @@ and the eight sets scored in every round to keep the surrogate true are about as
 the round. A bar of 1.5 cannot be reached by writing the same computation better, only by computing less, and the last
 columns say what that would take: `Recipe(companion=False)` goes without the companion, `Recipe(refine_sets=4)` scores
 half the sets. Neither is the default: that a fit for a metric is no worse than one of cross-entropy rests on the
-companion. "Over as many steps" is over a fit of cross-entropy as long as the model and its companion together. In so
-few steps what is done once, such as the first check of the surrogate, weighs more than in a whole fit.
+companion. What half the scoring saves is not above the noise of so few laps. "Over as many steps" is over a fit of
+cross-entropy as long as the model and its companion together. In so few steps what is done once, such as the first
+check of the surrogate, weighs more than in a whole fit.
 """
 
 NOT_COMPILED = f"""## Where torch.compile is used

@@ -322,6 +322,12 @@ def test_a_scorer_written_by_hand_is_known_by_its_first_argument() -> None:
     assert metric.value(metric(SCORES, TARGETS)).equal(((SCORES >= 0) & (TARGETS == 1)).sum(-1).to(SCORES.dtype))
     assert metric.best is not None
 
+    def odd(estimator, X, y):
+        return estimator.nothing
+
+    with pytest.raises(ValueError, match=r"metric: the scorer cannot be called: AttributeError: .* 'nothing'"):
+        as_metric(odd)
+
     def both(estimator, X, y):
         return float(estimator.predict(X).sum() + estimator.decision_function(X).sum())
 

@@ -50,6 +50,9 @@ def test_a_long_run_is_shown_by_thirds_and_by_its_last_third() -> None:
     assert reproduction.thirds(long) == [0.7, 0.5, 0.3]  # at 9, 15 and 21 steps
     assert reproduction.faith(long) == pytest.approx(0.2)
     assert reproduction.best_round(long) == 7
+    assert not reproduction.led_away(long)
+    validation[-1] = 0.45
+    assert reproduction.led_away(long)
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: page.name)

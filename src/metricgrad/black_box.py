@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any
 
-from metricgrad.borrowed import Scorer, Torchmetrics
+from metricgrad.borrowed import SklearnScorer, Torchmetrics
 from metricgrad.calls import BlackBox, Passed, Pool
 from metricgrad.formulas import Function
 from metricgrad.metrics import Metric, get_metric
@@ -171,7 +171,7 @@ def _of_torchmetrics(spec: Any, name: str | None) -> Metric:
 
 
 def _of_scorer(spec: Callable[..., Any], name: str | None) -> Metric:
-    scorer = Scorer(spec)
+    scorer = SklearnScorer(spec)
     return _passed(scorer, scorer.passed, True, _name_of(getattr(spec, "_score_func", spec)), name)
 
 

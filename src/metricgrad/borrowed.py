@@ -30,7 +30,7 @@ class Torchmetrics:
 
 
 @dataclass(frozen=True)
-class Scorer:
+class SklearnScorer:
     """A scorer `(estimator, X, y) -> float` as a callable: the predictions are handed over as X."""
 
     scorer: Any
@@ -43,7 +43,10 @@ class Scorer:
     def passed(self) -> Passed:
         """What the scorer judges, learned by letting it judge four rows."""
         stand_in = StandIn()
-        self.scorer(stand_in, np.array([[0.0], [1.0], [0.0], [1.0]]), np.array([0, 1, 1, 0]))
+        try:
+            self.scorer(stand_in, np.array([[0.0], [1.0], [0.0], [1.0]]), np.array([0, 1, 1, 0]))
+        except Exception as error:
+            raise ValueError(f"metric: the scorer cannot be called: {type(error).__name__}: {error}") from error
         asked = {ASKS[method] for method in stand_in.asked}
         if len(asked) != 1:
             raise ValueError(f"metric: expected a scorer that asks for one kind of prediction, got {sorted(asked)}")
