@@ -68,6 +68,16 @@ def test_a_metric_of_two_classes_has_a_namesake_of_several(name: str, judge: Cal
     assert MetricClassifier(name, "cross-entropy", "linear", BRIEF).fit(X[two], y[two]).task_ == "binary"
 
 
+def test_what_has_learned_predicts_without_asking_its_metric() -> None:
+    X, y = fruit()
+    model = MetricClassifier("macro_f1", "cross-entropy", "linear", BRIEF).fit(X, y)
+    known = model.predict(X)
+    model.metric = "gone since"
+    np.testing.assert_array_equal(model.predict(X), known)
+    with pytest.raises(ValueError, match="gone since"):
+        model.score(X, y)
+
+
 @pytest.mark.parametrize(("name", "average"), [("macro_f1", "macro"), ("micro_f1", "micro")])
 def test_a_metric_of_classes_has_a_namesake_of_labels(name: str, average: str) -> None:
     X, y = make_multilabel_classification(300, 6, n_classes=3, random_state=0)

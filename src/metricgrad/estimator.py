@@ -40,7 +40,7 @@ from metricgrad.progress import work_bar
 from metricgrad.recipe import Recipe, get_recipe
 from metricgrad.splits import Split, split, split_at
 from metricgrad.table import Table, checked_weights, merged
-from metricgrad.tasks import BINARY, Task
+from metricgrad.tasks import BINARY, TASKS, Task
 from metricgrad.threshold import best_threshold
 from metricgrad.trainer import Round
 
@@ -301,12 +301,8 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
     def decision_function(self, X: Any) -> Array:
         """Return scores, shifted so that the threshold is zero: `(rows,)`, or `(rows, classes)` of more than two."""
         decision = self._decision(X)
-        two = decision.ndim > 1 and len(self.classes_) == 2 and self._judge.task.classes
+        two = decision.ndim > 1 and len(self.classes_) == 2 and TASKS[self.task_].classes
         return np.asarray(decision[:, 1] - decision[:, 0]) if two else decision
-
-    @property
-    def _judge(self) -> Metric:
-        return namesake(as_metric(self.metric), getattr(self, "task_", ""))
 
     def _decision(self, X: Any) -> Array:
         """Return scores as the metric takes them, shifted so that the threshold is zero."""
@@ -316,7 +312,7 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> Array:
         """Return the second class, or 1 for a label, where the decision is at least 0; the highest of more classes."""
         decision = self.decision_function(X)
-        if decision.ndim > 1 and self._judge.task.name == "multiclass":
+        if decision.ndim > 1 and self.task_ == "multiclass":
             return np.asarray(self.classes_[decision.argmax(-1)])
         found = (decision >= 0).astype(int)
         return found if decision.ndim > 1 else np.asarray(self.classes_[found])
@@ -329,7 +325,8 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         columns: Mapping[str, ArrayLike] | None = None,
     ) -> float:
         """Return the chosen metric as people know it (F1 0.69), or negated if they want it low, as scorers do."""
-        metric, scores = self._judge, self._decision(X)
+        scores = self._decision(X)
+        metric = namesake(as_metric(self.metric), self.task_)
         targets = known_labels(y, self.classes_, metric.task)
         known = checked_columns(columns, metric, len(scores))
         targets = targets if known is None else np.column_stack((targets, known))

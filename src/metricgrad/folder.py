@@ -214,7 +214,7 @@ def _classifier(state: dict[str, Any], weights: dict[str, torch.Tensor], feature
     inner.interrupted_ = bool(kept["interrupted"])
     inner.verdict_ = None if kept["verdict"] is None else _record(Verdict, kept["verdict"])
     inner.history_ = [_record(Round, done) for done in state["history"]]
-    inner.classes_, inner.n_features_in_ = np.array([0.0, 1.0]), features
+    inner.task_, inner.classes_, inner.n_features_in_ = "binary", np.array([0.0, 1.0]), features
     return inner
 
 
