@@ -40,24 +40,24 @@ CELL = ["dataset", "model", "metric"]
 SLIGHT = 0.01
 """A share of a loss that may be chance."""
 CONTROL, DEFAULT = "cross-entropy", "default"
-VARIANTS = (
-    DEFAULT,
-    "method='sl-u'",
-    "method='sl-s'",
-    "noise=0.0",
-    "relational=0.0",
-    "refine_sets=1",
-    "surrogate_steps=4",
-    "trust=-1.0",
-    "anchor=0.0",
-    "set_size=100",
-    "set_size=1000",
-    "sets=4",
-    "positive_share=None",
-    "positive_share=0.5,restore=False",
-    "warmup=0,rounds=2000",
-    "schedule='constant'",
-)
+VARIANTS = {
+    DEFAULT: "the default",
+    "method='sl-u'": "a surrogate that is not refined (SL-U)",
+    "method='sl-s'": "a surrogate from scratch (SL-S)",
+    "noise=0.0": "no noise on refined scores",
+    "relational=0.0": "no relational part of what a surrogate learns by",
+    "refine_sets=1": "one set a refining step instead of eight",
+    "surrogate_steps=4": "four refining steps a round instead of one",
+    "trust=-1.0": "not waiting until the surrogate can be trusted",
+    "anchor=0.0": "no anchor",
+    "set_size=100": "sets of 100 rows instead of 400",
+    "set_size=1000": "sets of 1,000 rows",
+    "sets=4": "four sets a model step instead of one",
+    "positive_share=None": "rows drawn as they come",
+    "positive_share=0.5,restore=False": "half of a set positive, and not weighed back",
+    "warmup=0,rounds=2000": "no warm-up, as many steps in all",
+    "schedule='constant'": "a constant rate instead of a cosine",
+}
 """The default without one of its parts, or with more or less of it; these models know no mode to refine in."""
 
 
@@ -126,19 +126,19 @@ def cells(path: Path) -> pd.DataFrame:
 def worth(found: pd.DataFrame) -> pd.DataFrame:
     """Compare every variant with its control and, cell by cell, with the default.
 
-    `saved` is the share of its control's loss a surrogate saves, `more` that of the default's own loss, `better` and
-    `worse` the cells in which it does so by more than 1 %; p is Wilcoxon's, over cells, of `more`.
+    `saved` is the mean share of its control's loss that a surrogate saves, `more` the median share of the default's own
+    loss, `better` and `worse` count the cells in which that is more than 1 %, and p is Wilcoxon's over them.
     """
     rows = {}
     ours = found.xs(DEFAULT)["surrogate"]
     for variant, part in found.groupby(level="variant"):
         part = part.xs(variant)
-        saved, more = ((base - part["surrogate"]) / base for base in (part["control"], ours))
+        saved, more = (((base - part["surrogate"]) / base).clip(lower=-1) for base in (part["control"], ours))
         differs = (more != 0).any()
         rows[variant] = {
             **{model: saved.xs(model, level="model").mean() for model in saved.index.unique("model")},
             "saved": saved.mean(),
-            "more": more.mean(),
+            "more": more.median(),
             "better": int((more > SLIGHT).sum()),
             "worse": int((more < -SLIGHT).sum()),
             "p": float(wilcoxon(more).pvalue) if differs else 1.0,

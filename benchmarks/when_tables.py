@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from ablations import DEFAULT, VARIANTS
 from metricgrad.ranking import holm
 from metricgrad.records import Record, read_records
 from metricgrad.results import Store
@@ -206,3 +207,21 @@ def faith_table(records: Iterable[Record]) -> str:
         quantiles = [f"{own[name].median():.2f} ({own[name].quantile(0.1):.2f})" for name in ("trust", "cosine")]
         lines.append([LABELS[metric], *quantiles, str(len(own))])
     return markdown(["metric", "Spearman, median (10 %)", "cosine, median (10 %)", "runs"], lines)
+
+
+def part_table(table: pd.DataFrame) -> str:
+    """Write what the recipe saves without each of its parts, over its control and over the default."""
+    models = [model for model in RATES if model in table]
+    lines = [
+        [
+            VARIANTS.get(variant, f"`{variant}`"),
+            *(f"{row[model]:+.1%}" for model in models),
+            f"{row['more']:+.1%}",
+            f"{row['better']:.0f} : {row['worse']:.0f}",
+            f"{row['p']:.2g}",
+        ]
+        for variant, row in table.drop(DEFAULT).iterrows()
+    ]
+    ours = [f"{table.loc[DEFAULT, model]:+.1%}" for model in models]
+    head = ["instead", *(SAID[model] for model in models), "over the default", "better : worse", "p"]
+    return markdown(head, [[f"**{VARIANTS[DEFAULT]}**", *ours, "", "", ""], *lines])

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from scipy.stats import ttest_1samp
 
+import ablations
 import black_boxes_page as boxes
 import performance
 import reproduction
@@ -183,6 +184,32 @@ def test_gains_by_size_are_of_the_same_cells_and_seeds_at_every_size(tmp_path: P
     text = " ".join(when.size_part(found, rare, {"a9a": 0.24, "susy": 0.46, "skin": 0.79}).split())
     assert "at every size (2 a cell). A first look: too few seeds to conclude from. In brackets: fewer than ten" in text
     assert "| a9a | (+50.0%) | (+50.0%) | | susy | +97.5% | +25.0% | | **mean** | **+97.5%** | **+25.0%** |" in text
+
+
+def tried(losses: dict[str, tuple[float, float]], dataset: str = "a", seed: int = 10) -> list[tuple[dict, dict]]:
+    """What is stored of trials: control and surrogate of each variant, as they lose on the half that judges."""
+    return [
+        (
+            {"dataset": dataset, "model": "linear", "seed": seed, "variant": variant},
+            {"losses": {"f1": {"control": [0.0, control], "surrogate": [0.0, surrogate]}}},
+        )
+        for variant, (control, surrogate) in losses.items()
+    ]
+
+
+def test_a_part_is_worth_what_is_lost_without_it(tmp_path: Path) -> None:
+    store = Store(tmp_path / "parts.jsonl")
+    trials = tried({"default": (0.5, 0.4), "noise=0.0": (0.8, 0.6)}) + tried({"default": (0.5, 0.2)}, "unfinished")
+    trials += tried({"default": (0.1, 0.1), "noise=0.0": (0.1, 0.5)}, "b")
+    for trial, kept in trials:
+        store.add(trial, kept)
+    table = ablations.worth(ablations.cells(tmp_path / "parts.jsonl"))
+    assert table.loc["default", "saved"] == pytest.approx(0.2 / 2)  # of 0.5 saved 0.1, of 0.1 nothing
+    assert table.loc["noise=0.0", "saved"] == pytest.approx((0.25 - 1) / 2)  # at least -1
+    assert table.loc["noise=0.0", "more"] == pytest.approx((-0.5 - 1) / 2)
+    assert table.loc["noise=0.0", ["better", "worse"]].tolist() == [0, 2]
+    assert table.index.tolist() == ["default", "noise=0.0"]
+    assert "no noise on refined scores | -37.5% | -75.0% | 0 : 2 |" in when.part_table(table)
 
 
 def test_a_short_run_that_ended_worse_is_told() -> None:
