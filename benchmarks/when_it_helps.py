@@ -149,10 +149,16 @@ def size_part(found: pd.DataFrame, rare: dict[tuple[str, int], int], shares: dic
         else ""
     )
     first_look = " A first look: too few seeds to conclude from." if found["seeds"].max() < 3 else ""
+    by_rows = found["gain"].groupby(level="rows").mean().sort_index()
+    few_rows = (
+        " With few rows less is gained: what cannot be told from the noise of the validation rows is not kept."
+        if by_rows.iloc[0] < by_rows.iloc[-1] / 2
+        else ""
+    )
     metrics = spelt(found.index.get_level_values("metric").nunique())
     return f"""The linear model on fewer rows, drawn by the seed, classes in proportion; a dataset that has fewer than
 {ROWS:,} is used whole there. Mean over {metrics} metrics, the same seeds at every size ({spread(found["seeds"])} a
-cell).{first_look}{left_out}
+cell).{few_rows}{first_look}{left_out}
 
 {size_table(found, rare, shares)}
 
