@@ -262,6 +262,16 @@ def test_an_interrupted_driver_keeps_what_is_stored_and_leaves_no_process(driver
     wait_until(lambda: not any(map(alive, drivers.workers())))
 
 
+def test_a_worker_leaves_ctrl_c_to_its_driver(drivers: Drivers) -> None:
+    with drivers.start(0.5, range(6)) as driver:
+        wait_until(lambda: drivers.log.exists() and bool(drivers.workers()))
+        for worker in drivers.workers():
+            os.kill(worker, signal.SIGINT)
+        _, said = driver.communicate(timeout=PATIENCE)
+    assert (driver.returncode, said) == (0, b"")
+    assert sorted(drivers.stored()) == [str(job) for job in range(6)]
+
+
 def test_two_drivers_at_once_lose_nothing(drivers: Drivers) -> None:
     with drivers.start(0.01, range(30), n_jobs=1) as one, drivers.start(0.01, range(30, 60), n_jobs=1) as other:
         assert (one.wait(PATIENCE), other.wait(PATIENCE)) == (0, 0)

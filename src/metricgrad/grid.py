@@ -6,6 +6,7 @@ import importlib.util
 import logging
 import os
 import pickle
+import signal
 import socket
 import threading
 import time
@@ -319,7 +320,11 @@ def _packed(number: int, work: Callable[[Any], Iterable[Any]], job: Any) -> byte
 
 
 def _leave_with(driver: int) -> None:
-    """Watch the driver, and leave when it is gone: loky's workers would outlive one that was killed."""
+    """Watch the driver, and leave when it is gone: loky's workers would outlive one that was killed.
+
+    Ctrl-C, which a terminal sends to all, is left to the driver, lest every worker tell of it.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def watch() -> None:
         while os.getppid() == driver:
