@@ -17,7 +17,6 @@ from typing import Any
 
 import pandas as pd
 import torch
-from scipy.stats import wilcoxon
 
 from asking import command, parser_of
 from metricgrad.experiments import prepared
@@ -30,13 +29,12 @@ from metricgrad.recipe import get_recipe
 from metricgrad.resampling import standard_error
 from metricgrad.results import Store
 from metricgrad.threshold import best_threshold
-from win import RATES, ROWS
+from win import CELL, RATES, ROWS, share_saved, signed_rank
 
 RESULTS = Path(__file__).parents[1] / "results" / "parts.jsonl"
 DATASETS = ("covtype", "ijcnn1", "codrna", "skin")
 """Where the loss matters: on the others every variant ends where cross-entropy does."""
 METRICS = ("f1", "average_precision", "partial_auc(0.05)")
-CELL = ["dataset", "model", "metric"]
 SLIGHT = 0.01
 """A share of a loss that may be chance."""
 CONTROL, DEFAULT = "cross-entropy", "default"
@@ -111,37 +109,35 @@ def trial(dataset: str, model: str, seed: int, metrics: tuple[str, ...], variant
 
 
 def cells(path: Path) -> pd.DataFrame:
-    """Return what control and surrogate lose on the half that judges: by variant and cell, a mean over seeds."""
+    """Return what control and surrogate lose on the half that judges: by variant, cell and seed."""
     rows = [
-        (run["variant"], run["dataset"], run["model"], metric, run["seed"], n["control"][1], n["surrogate"][1])
+        (run["variant"], run["dataset"], metric, run["model"], run["seed"], n["control"][1], n["surrogate"][1])
         for kept in Store(path)
         for run in [kept["run"]]
         for metric, n in kept["losses"].items()
     ]
     frame = pd.DataFrame(rows, columns=["variant", *CELL, "seed", "control", "surrogate"])
-    whole = frame.groupby([*CELL, "seed"])["variant"].transform("nunique") == frame["variant"].nunique()
-    return frame[whole].groupby(["variant", *CELL])[["control", "surrogate"]].mean()
+    return frame.groupby(["variant", *CELL, "seed"]).mean()
 
 
 def worth(found: pd.DataFrame) -> pd.DataFrame:
-    """Compare every variant with its control and, cell by cell, with the default.
+    """Compare every variant with its control and, in the cells and seeds that both have, with the default.
 
     `saved` is the mean share of its control's loss that a surrogate saves, `more` the median share of the default's own
     loss, `better` and `worse` count the cells in which that is more than 1 %, and p is Wilcoxon's over them.
     """
     rows = {}
-    ours = found.xs(DEFAULT)["surrogate"]
-    for variant, part in found.groupby(level="variant"):
-        part = part.xs(variant)
-        saved, more = (((base - part["surrogate"]) / base).clip(lower=-1) for base in (part["control"], ours))
-        differs = (more != 0).any()
+    ours = found.xs(DEFAULT)["surrogate"].rename("ours")
+    for variant in found.index.unique("variant"):
+        part = found.xs(variant).join(ours, how="inner").groupby(level=CELL).mean()
+        saved, more = (share_saved(part["surrogate"], part[base]) for base in ("control", "ours"))
         rows[variant] = {
             **{model: saved.xs(model, level="model").mean() for model in saved.index.unique("model")},
             "saved": saved.mean(),
             "more": more.median(),
             "better": int((more > SLIGHT).sum()),
             "worse": int((more < -SLIGHT).sum()),
-            "p": float(wilcoxon(more).pvalue) if differs else 1.0,
+            "p": signed_rank(more),
         }
     return pd.DataFrame.from_dict(rows, orient="index").sort_values("more", ascending=False)
 
@@ -153,7 +149,7 @@ def show(path: Path) -> None:
     shares = [name for name in table if name not in ("better", "worse", "p")]
     table[shares] = (100 * table[shares]).round(2)
     pd.set_option("display.width", 200)
-    print(f"{len(found.xs(DEFAULT))} cells; shares of a loss in per cent")
+    print(f"{len(found.xs(DEFAULT))} cells and seeds; shares of a loss in per cent")
     print(table.assign(p=table["p"].map("{:.2g}".format)).to_string())
 
 

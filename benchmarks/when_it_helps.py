@@ -44,7 +44,7 @@ from when_tables import (
     spread,
     wrapped,
 )
-from win import BOOSTED, PUBLISHED, RESULTS, RIVAL, ROWS, certain, gains, losses, signed_rank, worse
+from win import BOOSTED, CELL, PUBLISHED, RESULTS, RIVAL, ROWS, certain, gains, losses, signed_rank, worse
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "when-it-helps.md"
@@ -168,8 +168,8 @@ cell).{few_rows}{first_look}{left_out}
 def rival_part(frame: pd.DataFrame) -> str:
     """Say how SL-R fares against every rival, and against losses made for the very metric."""
     published = (
-        " SL as published has the paper's surrogate, sets of 100 rows, half of them positive, and ten refining steps a"
-        " round, in as many model steps and at our learning rate."
+        " SL as published has no warm-up, the paper's surrogate, sets of 100 rows, half of them positive, and ten"
+        " refining steps a round, in as many model steps and at our learning rate."
         if PUBLISHED in frame
         else ""
     )
@@ -188,7 +188,7 @@ def rival_part(frame: pd.DataFrame) -> str:
         else ""
     )
     return f"""Mean share of the rival's loss that SL-R saves (at least -100 %), over cells and seeds that both have;
-"clearly" is by more than one standard error over seeds. Every rival of the same family has the same splits, warm-up,
+"clearly" is by more than one standard error over seeds. Every hand-made loss has the same splits, warm-up,
 steps, restart and choice of checkpoint and threshold on validation rows; cost-sensitive tries six weights.{published}
 
 {rival_table(frame)}
@@ -232,10 +232,11 @@ def recipe_part(path: Path) -> str:
     sure = changes["more"][[p < 0.05 for p in holm(changes["p"].tolist())]]
     better, not_better = (_counted(int(number)) for number in ((sure > 0).sum(), (sure < 0).sum()))
     datasets = listed(found.index.unique("dataset"))
-    seeds = spelt(len({kept["run"]["seed"] for kept in Store(path)}))
+    seeds = spelt(found.index.unique("seed").size)
+    count = found.xs(DEFAULT).groupby(level=CELL).ngroups
     metrics = listed(LABELS[metric] for metric in found.index.unique("metric"))
     return f"""The default with one part of it changed, on training and validation rows alone: half of the validation
-rows choose checkpoint and threshold, the other half judges; {datasets}, {len(found.xs(DEFAULT))} cells of dataset,
+rows choose checkpoint and threshold, the other half judges; {datasets}, {count} cells of dataset,
 metric ({metrics}) and model, {seeds} {"seed" if seeds == spelt(1) else "seeds"}. By model: the mean share of the loss
 of cross-entropy with the same sets, steps and restart that is saved, the guard left out. Then the median share of the
 default's own loss, in how many cells it is better or worse by more than 1 %, and p by Wilcoxon over cells. Of the

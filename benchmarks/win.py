@@ -114,22 +114,26 @@ def losses(folder: Path, most_rows: int = ROWS) -> pd.DataFrame:
     return frame.pivot_table(index=[*CELL, "seed"], columns="method", values="loss")
 
 
+def share_saved(ours: pd.Series, theirs: pd.Series) -> pd.Series:
+    """Return the share of their loss that ours saves, at least -1: where they lose nothing, any loss is far worse."""
+    return ((theirs - ours) / theirs.where(theirs > 0)).fillna(-(ours > 0).astype(float)).clip(lower=-1)
+
+
 def gains(frame: pd.DataFrame, rival: str = RIVAL) -> pd.DataFrame:
     """Compare SL-R with a rival cell by cell, over the seeds both have finished.
 
-    The gain is the share of the rival's loss that SL-R saves, at least -1: where the rival loses nothing, any loss
-    would be infinitely worse. The error is that of the mean difference over seeds, p that of a paired t test.
+    The gain is the share of the rival's loss that SL-R saves, the error that of the mean difference over seeds, and p
+    that of a paired t test.
     """
     both = frame[["sl-r", rival]].dropna()
     cells = both.groupby(level=CELL)
     ours, theirs = cells["sl-r"].mean(), cells[rival].mean()
     difference = (both[rival] - both["sl-r"]).groupby(level=CELL)
-    gain = ((theirs - ours) / theirs.where(theirs > 0)).fillna(-(ours > 0).astype(float)).clip(lower=-1)
     return pd.DataFrame(
         {
             "rival": theirs,
             "ours": ours,
-            "gain": gain,
+            "gain": share_saved(ours, theirs),
             "difference": difference.mean(),
             "error": difference.sem(),
             "p": difference.apply(_paired),
