@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 
 from measuring import FOLDER, claim, in_turns, middle, processor_seconds, ratio, seconds, store
-from metricgrad.experiments import BUDGETS, Run, execute, jobs_of, prepared, table2_runs
+from metricgrad.experiments import BUDGETS, Run, execute, jobs_of, prepared, table_runs
 from metricgrad.grid import run_grid
 from metricgrad.guard import Guard
 from metricgrad.metric_estimator import make_loss
@@ -57,7 +57,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where the record is kept")
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    runs = table2_runs(["honest"], datasets=[asked.dataset], seeds=[0], changes=cut(asked.share))
+    runs = table_runs(["table2"], ["honest"], datasets=[asked.dataset], seeds=[0], changes=cut(asked.share))
     (job,) = jobs_of(runs)
     contestants = {
         "fleet": lambda: list(execute(job, ["honest"], brief=True)),

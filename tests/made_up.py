@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from metricgrad.paper import LOSSES, MODES, RIVALS, TABLE2, TABLE3
+from metricgrad.recipe import get_recipe
 from metricgrad.results import Store
 from metricgrad.trainer import Round
 
@@ -22,9 +23,11 @@ def a_round(phase: str, number: int, of: int, **measured: Any) -> Round:
 
 
 def run(dataset: str, metric: str, method: str, seed: int = 0, replicate: int = 0, **more: Any) -> dict[str, Any]:
-    """Return what names a run."""
+    """Return what identifies a run; `changes` are of its recipe."""
     named = {"dataset": dataset, "metric": metric, "method": method, "seed": seed, "replicate": replicate}
-    return {"model": "mlp", "recipe": "default", "changes": {}, **named, **more}
+    recipe, changes = more.get("recipe", "default"), more.pop("changes", {})
+    content = get_recipe(recipe, **changes).content
+    return {"model": "mlp", "recipe": recipe, "content": content, **named, **more}
 
 
 def outcome(metric: str, loss: float, *, learned: bool = True, **more: Any) -> dict[str, Any]:

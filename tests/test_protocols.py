@@ -142,10 +142,6 @@ def test_a_perfect_ranking_loses_nothing_where_classes_are_common(name: str, met
     assert PROTOCOLS[name].score(metric, *perfect, *perfect) == pytest.approx(0)
 
 
-def test_the_honest_protocol_asks_for_several_seeds() -> None:
-    assert PROTOCOLS["honest"].seeds == 5
-
-
 def test_a_protocol_is_found_by_name() -> None:
     assert get_protocol("paper") is PROTOCOLS["paper"]
     assert isinstance(get_protocol(PROTOCOLS["honest"]), Protocol)

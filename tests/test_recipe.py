@@ -40,6 +40,9 @@ def test_the_recipe_of_the_paper_is_what_its_authors_did() -> None:
         "trust": -1.0,
         "trust_cap": 3_000,
         "check_every": 1_000,
+        "baseline_steps": 1_000_000,
+        "baseline_rate": 1e-4,
+        "clip_baselines": False,
     }
 
 
@@ -81,17 +84,17 @@ def test_an_automatic_share_of_positives_is_natural_within_limits(prevalence: fl
         ("schedule", "step", "one of cosine, constant"),
         ("construction", "own", "one of default, paper"),
         ("form", "worst", "one of best, zero"),
-        ("rounds", -1, "a whole number of at least 0"),
-        ("rounds", 1.5, "a whole number of at least 0"),
-        ("rounds", True, "a whole number of at least 0"),
-        ("warmup", -3, "a whole number of at least 0"),
-        ("surrogate_steps", -1, "a whole number of at least 0"),
-        ("trust_cap", "many", "a whole number of at least 0"),
-        ("model_steps", 0, "a whole number of at least 1"),
-        ("sets", 0, "a whole number of at least 1"),
-        ("refine_sets", 0, "a whole number of at least 1"),
-        ("check_every", 0, "a whole number of at least 1"),
-        ("set_size", 1, "a whole number of at least 2"),
+        ("rounds", -1, "an integer of at least 0"),
+        ("rounds", 1.5, "an integer of at least 0"),
+        ("rounds", True, "an integer of at least 0"),
+        ("warmup", -3, "an integer of at least 0"),
+        ("surrogate_steps", -1, "an integer of at least 0"),
+        ("trust_cap", "many", "an integer of at least 0"),
+        ("model_steps", 0, "an integer of at least 1"),
+        ("sets", 0, "an integer of at least 1"),
+        ("refine_sets", 0, "an integer of at least 1"),
+        ("check_every", 0, "an integer of at least 1"),
+        ("set_size", 1, "an integer of at least 2"),
         ("learning_rate", 0, "a positive number"),
         ("surrogate_rate", float("nan"), "a positive number"),
         ("learning_rate", float("inf"), "a positive number"),
@@ -125,3 +128,22 @@ def test_numbers_of_numpy_are_numbers() -> None:
 def test_what_is_no_recipe_is_refused(spec: Any, changes: dict[str, Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         get_recipe(spec, **changes)
+
+
+def test_baselines_of_the_paper_take_a_million_unclipped_steps_at_a_rate_of_their_own() -> None:
+    recipe = get_recipe("paper").for_baselines
+    assert (recipe.steps, recipe.learning_rate, recipe.clip) == (1_000_000, 1e-4, None)
+    assert recipe.steps // recipe.check_every == 333  # looked at as often as the surrogate's model
+    assert recipe.for_baselines == recipe
+
+
+def test_baselines_follow_the_recipe_itself_where_it_says_nothing_of_them() -> None:
+    assert get_recipe("default").for_baselines == get_recipe("default")
+    assert get_recipe("default", clip=1.0).for_baselines.clip == 1.0
+    assert get_recipe("paper", baseline_steps=None).for_baselines.steps == 900_000
+
+
+def test_the_content_of_a_recipe_is_every_field_but_its_name() -> None:
+    content = get_recipe("default", anchor=0.3).content
+    assert Recipe(**content) == Recipe(anchor=0.3)
+    assert "name" not in content

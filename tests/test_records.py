@@ -8,7 +8,9 @@ import pytest
 
 from made_up import add, run
 from metricgrad.records import Setting, open_store, read_records, settings
+from metricgrad.report import write_report
 from metricgrad.results import Store
+from metricgrad.tables import table2
 
 
 def test_the_newest_record_of_a_run_counts(tmp_path: Path) -> None:
@@ -25,7 +27,76 @@ def test_records_of_other_things_and_broken_lines_are_passed_over(tmp_path: Path
     add(store, run("a9a", "f1", "sl-r"), 0.2)
     with store.path.open("a") as file:
         file.write('[1, 2]\n"text"\n{"run": {"dataset": "a9a"')
-    assert [record.dataset for record in read_records(store)] == ["a9a"]
+    with pytest.warns(UserWarning, match="skipped 3 of 5 lines"):
+        assert [record.dataset for record in read_records(store)] == ["a9a"]
+
+
+MALFORMED = [
+    ({"seed": None}, {}, "seed, 'None'"),
+    ({"seed": "0"}, {}, "seed, '0'"),
+    ({"dataset": 3}, {}, "dataset, '3'"),
+    ({"model": ["mlp"]}, {}, "model"),
+    ({"rows": "many"}, {}, "rows"),
+    ({"content": [1]}, {}, "content"),
+    ({}, {"test": 0.3}, "test, '0.3'"),
+    ({}, {"test": {"honest": 0.3}}, "test"),
+    ({}, {"test": {"honest": {"f1": "low"}}}, "test"),
+    ({}, {"rows": [1, 2]}, "rows"),
+    ({}, {"seconds": "12"}, "seconds, '12'"),
+    ({}, {"history": {"steps": 3}}, "history"),
+    ({}, {"history": {"steps": ["x"]}}, "history"),
+    ({}, {"positive_share": "half"}, "positive_share"),
+    ({}, {"subset": {}}, "subset"),
+    ({}, {"verdict": True}, "verdict"),
+]
+
+
+@pytest.mark.parametrize(("named", "outcome", "said"), MALFORMED)
+def test_a_malformed_record_is_skipped_with_a_warning_and_the_report_is_written(
+    named: dict, outcome: dict, said: str, tmp_path: Path
+) -> None:
+    store = Store(tmp_path / "runs.jsonl")
+    add(store, run("a9a", "f1", "sl-r"), 0.2)
+    store.add({**run("a9a", "f1", "sl-s"), **named}, {"test": {"honest": {"f1": 0.1}}, **outcome})
+    with pytest.warns(UserWarning, match=f"skipped 1 malformed records, the first for its {said}"):
+        assert [record.method for record in read_records(store)] == ["sl-r"]
+    with pytest.warns(UserWarning, match="malformed"):
+        assert write_report(store, tmp_path / "page.html", figures=False) == 1
+
+
+def test_runs_by_two_contents_of_a_recipe_under_one_name_have_two_settings(tmp_path: Path) -> None:
+    store = Store(tmp_path / "runs.jsonl")
+    add(store, run("a9a", "f1", "sl-r"), 0.2)
+    add(store, run("a9a", "f1", "sl-r", changes={"anchor": 0.3}), 0.4)
+    unknown = {k: v for k, v in run("a9a", "f1", "sl-r").items() if k != "content"}
+    add(store, {**unknown, "changes": {"rounds": 7}}, 0.6)
+    assert [setting.title for setting in settings(store)] == [
+        "mlp, recipe default",
+        "mlp, recipe default with anchor = 0.3",
+        "mlp, recipe default with content = unknown, rounds = 7",
+    ]
+    with pytest.raises(ValueError, match="setting: expected one of those that were stored"):
+        table2(store)
+
+
+def test_a_field_that_a_stored_recipe_does_not_have_yet_has_its_neutral_default(tmp_path: Path) -> None:
+    store = Store(tmp_path / "runs.jsonl")
+    older = run("a9a", "f1", "sl-r")
+    del older["content"]["baseline_steps"]
+    add(store, older, 0.2)
+    assert settings(store) == [Setting("mlp", "default")]
+
+
+def test_the_model_that_followed_the_loss_has_losses_of_its_own(tmp_path: Path) -> None:
+    store = Store(tmp_path / "runs.jsonl")
+    other = {"test": {"honest": {"f1": 0.4}}, "validation_loss": 0.4}
+    add(store, run("a9a", "f1", "sl-r"), 0.2, verdict={"followed": False}, followed=other)
+    add(store, run("a9a", "f1", "sl-s"), 0.2, verdict={"followed": True}, followed=None)
+    add(store, run("a9a", "f1", "sl-u"), 0.2, verdict={"followed": False})
+    kept, same, older = read_records(store)
+    assert (kept.loss("honest", "f1"), kept.loss("honest", "f1", followed=True)) == (0.2, 0.4)
+    assert (same.loss("honest", "f1"), same.loss("honest", "f1", followed=True)) == (0.2, 0.2)
+    assert [record.knows_followed for record in (kept, same, older)] == [True, True, False]
 
 
 def test_a_loss_that_is_missing_or_no_number_is_none(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 from metricgrad.cli import app
 from metricgrad.experiments import Run
 from metricgrad.recipe import Recipe, get_recipe
+from metricgrad.records import settings
 from metricgrad.reproduce import carry_out, draw, make_plan
 from metricgrad.results import Store
 
@@ -81,7 +82,16 @@ def test_the_papers_datasets_that_are_not_here_are_left_out_and_named(
         (["table2", "--model", "tree"], "model: expected one of mlp, small, linear, got 'tree'"),
         (["table2", "--datasets", "mnist"], "datasets: expected some of .*digits8.*, got 'mnist'"),
         (["table2", "--datasets", "digits8", "--methods", "svm"], "methods: expected some of .*, got 'svm'"),
-        (["table2", "--datasets", "digits8", "--methods", "focal"], "metrics, methods: expected some of table2"),
+        (["table2", "--datasets", "digits8", "--methods", "focal"], "methods: expected some of sl-u, .*got 'focal'"),
+        (
+            ["table2", "--datasets", "digits8", "--methods", "sl-r,cross-entropy"],
+            "methods: expected some of sl-u, sl-r, sl-s, with the metrics asked for, got 'cross-entropy'",
+        ),
+        (
+            ["table3", "--datasets", "digits8", "--metrics", "f1", "--methods", "sl-r,pairwise"],
+            "methods: expected some of .*, got 'pairwise'",
+        ),
+        (["table3", "--datasets", "digits8", "--metrics", "f1,eer"], "metrics: expected some of .*, got 'eer'"),
         (["table2", "--datasets", "digits8", "--metrics", "f7"], "f7"),
         (["table2", "--datasets", "digits8", "--rounds", "3", "--steps", "3"], "steps: expected either rounds or"),
         (["table2", "--datasets", "digits8", "--engine", "spark"], "engine: expected one of .*, got 'spark'"),
@@ -174,3 +184,15 @@ def test_a_job_that_fails_loses_no_other_and_is_named(tmp_path: Path, monkeypatc
     assert "1 of 2 jobs failed" in found.stderr
     assert "a9a" in found.stderr
     assert set(Store(tmp_path / "runs.jsonl").frame()["run.dataset"]) == {"breast_cancer"}
+
+
+@pytest.mark.filterwarnings("ignore:.*is not faithful yet")
+def test_a_run_stored_by_another_recipe_of_the_same_name_is_run_again(tmp_path: Path) -> None:
+    plan = make_plan("table2", datasets=["breast_cancer"], metrics=["auc"], methods=["sl-u"], rounds=2, seeds=1)
+    store, (run,) = Store(tmp_path / "runs.jsonl"), plan.runs
+    older = run.as_dict()
+    older["content"] = {**older["content"], "anchor": 0.3}
+    store.add(older, {"test": {"honest": {"auc": 0.5}}})
+    assert list(carry_out(plan, store, command="x", n_jobs=1)) == [(0, 1), (1, 1)]
+    assert list(carry_out(plan, store, command="x", n_jobs=1)) == [(1, 1)]
+    assert len({setting.title for setting in settings(store)}) == 2

@@ -7,7 +7,9 @@ import multiprocessing
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+from metricgrad import results
 from metricgrad.results import Store, provenance
 
 RUN = {"dataset": "a9a", "metric": "f1", "seed": 3}
@@ -51,7 +53,40 @@ def test_a_line_cut_short_by_a_kill_is_skipped_and_costs_no_other(tmp_path: Path
     with store.path.open("a") as file:
         file.write('{"run": {"dataset": "cov')
     store.add({**RUN, "seed": 4}, {"loss": 0.3})
-    assert [record["loss"] for record in store] == [0.25, 0.3]
+    with pytest.warns(UserWarning, match=r"runs\.jsonl: skipped 1 of 3 lines that are not records, .* line 2;"):
+        assert [record["loss"] for record in store] == [0.25, 0.3]
+
+
+@pytest.mark.parametrize(
+    "line", [b"12", b"null", b'"text"', b"[1]", b"{}", b'{"run": 3}', b"\xff\xfe", b"{" * 3_000, b"[" * 100_000]
+)
+def test_a_line_that_is_not_a_record_is_skipped_by_every_reader_which_says_so(line: bytes, tmp_path: Path) -> None:
+    store = Store(tmp_path / "runs.jsonl")
+    store.add(RUN, {"loss": 0.25})
+    with store.path.open("ab") as file:
+        file.write(line + b"\n\n")
+    store.add({**RUN, "seed": 4}, {"loss": 0.3})
+    for read, expected in (
+        (lambda: [record["loss"] for record in store], [0.25, 0.3]),
+        (lambda: len(store.keys()), 2),
+        (lambda: store.find(RUN)["loss"], 0.25),
+        (lambda: list(store.frame()["loss"]), [0.25, 0.3]),
+    ):
+        with pytest.warns(UserWarning, match="skipped 1 of 4 lines"):
+            assert read() == expected
+
+
+def test_a_git_that_hangs_or_fails_costs_no_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = tmp_path / "git"
+    slow.write_text("#!/bin/sh\nexec sleep 60\n")
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(results, "GIT_SECONDS", 0.2)
+    results.provenance.cache_clear()
+    try:
+        assert results.provenance()["commit"] == ""
+    finally:
+        results.provenance.cache_clear()
 
 
 def test_two_writers_lose_nothing(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def test_subsets_known_problems_and_missing_cells_are_marked(store: Store) -> No
     assert "Cod-RNA<small>68 % of the rows</small>" in text
     assert re.search(r">CC-Fraud<sup><span class=\"sr\"> note </span>\d</sup></th>", text)
     assert re.search(r">Jaccard<sup><span class=\"sr\"> note </span>1,\d</sup></th>", text)
-    assert "Means over 2 seeds.</span></caption>" in text
+    assert "Means over 2 seeds. The models are those that followed their loss" in text
     assert "known problems of the printed table</summary>" in text
     assert '<span class="tag">ours too</span> The threshold is the best' in text
     assert re.search(r'<td data-value="" class="cell" title="not run" data-metric="eer">–', text)

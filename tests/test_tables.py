@@ -11,6 +11,7 @@ from scipy.stats import rankdata, sem
 from made_up import add, printed, run
 from metricgrad.paper import LOSSES, MODES, PRINTED_WINS, RIVALS, TABLE2, TABLE3
 from metricgrad.records import Setting, read_records
+from metricgrad.rendering import as_markdown, table_grid
 from metricgrad.results import Store
 from metricgrad.tables import losses, table1, table2, table3
 
@@ -190,3 +191,45 @@ def test_losses_are_of_every_dataset_metric_and_method(as_printed: Store) -> Non
     assert len(found) == len(TABLE2) * len(LOSSES)
     assert found["a9a", "auc"] == {**TABLE2["a9a"]["auc"], **TABLE3["a9a"]["auc"]}
     assert found["a9a", "jaccard"]["lovasz-softmax"] == TABLE3["a9a"]["jaccard"]["lovasz-softmax"]
+
+
+def followed(loss: float, was_kept: bool) -> dict:
+    """Return what is stored of a model that followed its loss, and of whether it was kept."""
+    other = {"test": {p: {"f1": loss} for p in ("honest", "paper")}, "validation_loss": loss}
+    return {"verdict": {"followed": was_kept}, "followed": None if was_kept else other}
+
+
+def test_the_modes_are_the_models_that_followed_the_surrogate_kept_or_not(store: Store) -> None:
+    add(store, run("a9a", "f1", "sl-r", seed=0), 0.2, **followed(0.4, was_kept=False))
+    add(store, run("a9a", "f1", "sl-r", seed=1), 0.3, **followed(0.3, was_kept=True))
+    add(store, run("a9a", "f1", "sl-s", seed=0), 0.2, **followed(0.2, was_kept=True))
+    table = table2(store)
+    cell = table.cells["a9a", "f1", "sl-r"]
+    assert table.followed
+    assert cell.mean == pytest.approx(0.35)
+    assert cell.preferred == 1
+    assert table.preferred(None, "sl-r", "a9a") == (1, 2)
+    assert table.preferred("f1", "sl-s") == (1, 1)
+    assert table.preferred(None, "sl-u") == (0, 0)
+    assert losses(store, "honest")["a9a", "f1"] == {"sl-r": pytest.approx(0.35), "sl-s": 0.2}
+    text = as_markdown(table_grid(table2(store, datasets=["a9a"])))
+    assert "| 1 of 2 |" in text
+    assert "The models are those that followed their loss" in text
+
+
+def test_records_without_the_followed_models_show_those_that_were_kept_and_say_so(store: Store) -> None:
+    add(store, run("a9a", "f1", "sl-r"), 0.2, verdict={"followed": False})
+    add(store, run("a9a", "f1", "sl-s"), 0.2, **followed(0.4, was_kept=False))
+    table = table2(store)
+    assert not table.followed
+    assert table.cells["a9a", "f1", "sl-s"].mean == 0.2
+    assert "The models are those that were kept on validation rows" in as_markdown(table_grid(table))
+
+
+def test_seeds_on_other_data_or_from_another_surrogate_are_named(store: Store) -> None:
+    add(store, run("a9a", "f1", "sl-r", seed=0, data="1", surrogate="2"), 0.2)
+    add(store, run("a9a", "f1", "sl-r", seed=1, data="1", surrogate="3"), 0.2)
+    add(store, run("a9a", "f1", "sl-s", seed=0, data="1"), 0.2)
+    table = table2(store)
+    assert table.mixed == (("a9a", "f1", "sl-r"),)
+    assert "Seeds on different files or from different surrogates in: a9a F1 SL-R." in as_markdown(table_grid(table))

@@ -63,6 +63,13 @@ def load_universal(name: str) -> Surrogate:
     return open_surrogate(WEIGHTS / index[name]["file"], index[name]["sha256"])
 
 
+def bundled_digest(metric: Metric, construction: str, form: str) -> str:
+    """Return a short digest of the bundled surrogate that a metric starts from, nothing if there is none."""
+    name = metric.trained(form).name
+    known = bundled_index().get(name, {}) if construction == "default" and is_builtin(metric) else {}
+    return str(known.get("sha256", ""))[:16]
+
+
 def open_surrogate(path: Path, sha256: str | None = None) -> Surrogate:
     """Load a surrogate from a safetensors file; nothing in the file is ever executed."""
     if not path.is_file():

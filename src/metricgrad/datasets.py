@@ -14,6 +14,7 @@ import difflib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -179,6 +180,27 @@ def load(
     table = read_parquet(path)
     subset = _subset(source, table.outline, digest, path)
     return Dataset(name, *table, subset, _is_verified(source, path, digest), path)
+
+
+def digest(name: str) -> str:
+    """Return a short digest of the file that `load` would read, nothing if there is none; embedded sets have a name.
+
+    Examples
+    --------
+    >>> digest("digits8")
+    'embedded'
+    """
+    source = describe(name)
+    if source.name in EMBEDDED:
+        return "embedded"
+    path = _find(source, data_folder(), cache_folder())
+    return "" if path is None else _digest_of(path, path.stat().st_mtime_ns, path.stat().st_size)
+
+
+@lru_cache(maxsize=64)
+def _digest_of(path: Path, changed: int, size: int) -> str:
+    """Return the digest of a file as it is now; one that has changed since is read again."""
+    return checked_digest(path)[:16]
 
 
 def table1(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from itertools import repeat
 
@@ -108,3 +108,19 @@ class Draws:
         y, w = self.rows.y, self.rows.w
         w = torch.ones(len(y)) if w is None else w
         return y.expand(sets, *y.shape), w.expand(sets, -1)
+
+
+def random_state(sets: Draws) -> list[Tensor]:
+    """Return the state of torch's random number generator and of those the streams draw from."""
+    return [torch.get_rng_state(), *(generator.get_state() for generator in _generators(sets))]
+
+
+def set_random_state(sets: Draws, state: Sequence[Tensor]) -> None:
+    """Set every generator to a state that `random_state` returned."""
+    torch.set_rng_state(state[0])
+    for generator, known in zip(_generators(sets), state[1:], strict=True):
+        generator.set_state(known)
+
+
+def _generators(sets: Draws) -> list[torch.Generator]:
+    return [stream.generator for stream in sets.streams.values() if stream.generator]

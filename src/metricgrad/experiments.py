@@ -17,7 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from metricgrad.baselines import BASELINES, TUNED, CostSensitive
-from metricgrad.datasets import Dataset, load
+from metricgrad.bundle import bundled_digest
+from metricgrad.datasets import Dataset, digest, load
 from metricgrad.fleet import Member, train_each
 from metricgrad.guard import Rows, Verdict, exact_scores
 from metricgrad.keeper import Trained
@@ -34,15 +35,20 @@ from metricgrad.trainer import Round
 from metricgrad.trees import NAME as BOOSTED
 from metricgrad.trees import grow_trees
 
-BUDGETS: Mapping[str, Mapping[str, Mapping[str, int]]] = {
+BUDGETS: Mapping[str, Mapping[str, Mapping[str, int | None]]] = {
     "quick": {
         "default": {"warmup": 600, "rounds": 200, "trust_cap": 300, "check_every": 25},
-        "paper": {"rounds": 1_000, "check_every": 50},
+        "paper": {"rounds": 1_000, "check_every": 50, "baseline_steps": None},
     },
-    "standard": {"default": {}, "paper": {"rounds": 20_000}},
+    "standard": {"default": {}, "paper": {"rounds": 20_000, "baseline_steps": None}},
     "paper": {"default": {"rounds": 300_000, "check_every": 1_000}, "paper": {}},
 }
-"""What a budget changes of each recipe: minutes, hours, or the 300,000 rounds of the paper."""
+"""What a budget changes of each recipe: minutes, hours, or what the paper says.
+
+That is 300,000 rounds and, for the recipe `paper`, 1,000,000 steps of the baselines; in shorter runs these get as many
+steps as the model of a surrogate."""
+PROXY = "cross-entropy"
+"""The loss of the warm-up and of the control."""
 REPLICATE = 1_000_003
 """How far the seeds of two replicates lie apart."""
 DIGITS = 5
@@ -80,40 +86,54 @@ class Run:
     rows: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain data, as a store keeps it; the number of rows only if it is limited."""
-        data = {**asdict(self), "changes": dict(self.changes)}
-        return {name: value for name, value in data.items() if name != "rows" or value is not None}
+        """Return what identifies the run, as a store keeps it: every field, and the content of what they name.
+
+        That is the content of the recipe, a digest of the dataset and that of a bundled surrogate. A run by another
+        recipe of the same name, or on another file, is another run. The number of rows is there only if it is limited.
+        """
+        named = {name: value for name, value in asdict(self).items() if name not in ("changes", "rows")}
+        more: dict[str, Any] = {"data": digest(self.dataset)}
+        if self.method in ("sl-r", "sl-u"):
+            more["surrogate"] = bundled_digest(get_metric(self.metric), self.how.construction, self.how.form)
+        if self.rows is not None:
+            more["rows"] = self.rows
+        return {**named, "content": get_recipe(self.recipe, **dict(self.changes)).content, **more}
 
     @property
     def how(self) -> Recipe:
-        """The recipe, with its changes."""
-        return get_recipe(self.recipe, **dict(self.changes))
+        """The recipe with its changes, as it applies to the method."""
+        recipe = get_recipe(self.recipe, **dict(self.changes))
+        return recipe if self.method in METHODS else recipe.for_baselines
 
     @property
     def shared(self) -> tuple[Any, ...]:
-        """What runs must have in common to be trained together."""
-        return self.dataset, self.rows, self.seed, self.replicate, self.model, self.recipe, self.changes
+        """What runs have in common that share their data and their warm-up; without a warm-up, or for trees, a model.
+
+        A hand-made loss is followed once, whatever the metrics its best models are chosen by.
+        """
+        how = self.how
+        common = (self.dataset, self.rows, self.seed, self.replicate, self.model, how)
+        if how.warmup and self.method != BOOSTED:
+            return common
+        return (*common, self.method, self.metric if self.method in METHODS else None)
 
 
 Job = tuple[Run, ...]
-"""Runs that have everything in common but metric and method."""
+"""Runs that share their data and their warm-up."""
 
 
 # ---- what to run ---------------------------------------------------------------------------------------------------
 
 
-def table2_runs(protocols: Iterable[str], **grid: Any) -> list[Run]:
-    """Return the runs of Table 2: the three modes for each loss."""
-    return _runs(((loss, mode) for loss in LOSSES for mode in MODES), protocols, **grid)
+TABLES: Mapping[str, tuple[tuple[str, str], ...]] = {
+    "table2": tuple((loss, mode) for loss in LOSSES for mode in MODES),
+    "table3": tuple((loss, method) for loss, methods in RIVALS.items() for method in methods),
+}
+"""The cells of each table, a metric and a method: three modes for each loss; the refined surrogate and its rivals."""
 
 
-def table3_runs(protocols: Iterable[str], **grid: Any) -> list[Run]:
-    """Return the runs of Table 3: the refined surrogate and its rivals."""
-    return _runs(((loss, method) for loss, methods in RIVALS.items() for method in methods), protocols, **grid)
-
-
-def _runs(
-    pairs: Iterable[tuple[str, str]],
+def table_runs(
+    tables: Iterable[str],
     protocols: Iterable[str],
     *,
     datasets: Sequence[str],
@@ -122,12 +142,21 @@ def _runs(
     methods: Sequence[str] | None = None,
     **how: Any,
 ) -> list[Run]:
-    """Return the runs behind the cells of a table, those of a protocol that measures another metric included."""
+    """Return the runs behind the cells of some tables, those of a protocol that measures another metric included.
+
+    Metrics and methods, if given, choose among the cells; each must be in one of those chosen.
+    """
+    pairs = list(dict.fromkeys(pair for table in tables for pair in TABLES[table]))
     known = [get_metric(name).name for name in metrics] if metrics is not None else None
-    for method in methods or ():
-        if method not in (*METHODS, *BASELINES):
-            raise ValueError(f"methods: expected some of {', '.join((*METHODS, *BASELINES))}, got {method!r}")
     asked = [(m, by) for m, by in pairs if (known is None or m in known) and (methods is None or by in methods)]
+    for what, place, wanted in (("metrics", 0, known), ("methods", 1, methods)):
+        there, chosen = (list(dict.fromkeys(pair[place] for pair in some)) for some in (pairs, asked))
+        unused = [name for name in wanted or () if name not in chosen]
+        if unused:
+            raise ValueError(
+                f"{what}: expected some of {', '.join(there)}, with the {'methods' if place == 0 else 'metrics'} asked "
+                f"for, got {', '.join(map(repr, unused))}"
+            )
     found: dict[Run, None] = {}
     for seed in seeds:
         for dataset in datasets:
@@ -148,11 +177,10 @@ def run_of(protocol: str, dataset: str, metric: str, method: str, seed: int, **h
 
 
 def jobs_of(runs: Iterable[Run]) -> list[Job]:
-    """Group runs into jobs: those that can sail together as a fleet."""
+    """Group runs into jobs; how they are grouped does not change their results."""
     together: dict[tuple[Any, ...], list[Run]] = {}
     for run in sorted(runs, key=_by_seed_first):
-        apart = run.how.refine_mode != "eval" and run.method in ("sl-r", "sl-s")
-        together.setdefault((run.shared, apart, run.method == BOOSTED), []).append(run)
+        together.setdefault(run.shared, []).append(run)
     return [tuple(job) for job in together.values()]
 
 
@@ -173,14 +201,24 @@ class Parts(NamedTuple):
     data: Dataset
 
 
-class _Found(NamedTuple):
-    """What a run ended with: scores of validation and test rows, the history, the verdict, the setting, if any."""
+class _Scores(NamedTuple):
+    """Scores of validation and test rows by one model."""
 
     validation: Tensor
     test: Tensor
+
+
+class _Found(NamedTuple):
+    """What a run ended with: the scores of the model kept, and what is known of its training.
+
+    With the scores of the model that followed the loss, unless it is the one kept.
+    """
+
+    kept: _Scores
     history: list[Round]
     verdict: Verdict | None = None
     setting: float | None = None
+    followed: _Scores | None = None
 
 
 def execute(
@@ -206,7 +244,8 @@ def execute(
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*is not faithful yet")  # the history says how far each can be trusted
         found = _boosted(job, parts) if first.method == BOOSTED else _followed(job, parts, log)
-    seconds = (time.perf_counter() - begun + (log.spent if log else 0.0)) / len(job)
+    spent = sum(part.spent for part in log.parts) if log else 0.0
+    seconds = (time.perf_counter() - begun + spent) / len(job)
     for run, end in zip(job, found, strict=True):
         yield run.as_dict(), {**_outcome(run, end, parts, protocols, brief), "seconds": seconds}
     if log:
@@ -219,34 +258,34 @@ def _name_of(job: Job) -> str:
 
 
 def _followed(job: Job, parts: Parts, log: Logbook | None) -> list[_Found]:
-    """Train a model along every loss of a job, together if they can sail."""
+    """Train a model along every loss of a job."""
     first = job[0]
     recipe, seed = first.how, first.seed + REPLICATE * first.replicate
     model = build_model(first.model, parts.train.x.shape[1], seed)
     members = _members(job, recipe, seed)
-    fleet = [Member(member.loss, member.metrics) for member in members]
-    trained = train_each(model, fleet, parts.train, recipe, validation=parts.validation, seed=seed, log=log)
+    losses = [Member(member.loss, member.metrics) for member in members]
+    trained = train_each(model, losses, parts.train, recipe, validation=parts.validation, seed=seed, log=log)
     found: dict[tuple[str, str], list[tuple[Trained, float | None]]] = {}
     for member, models in zip(members, trained, strict=True):
         for metric, one in zip(member.metrics, models, strict=True):
             found.setdefault((member.method, metric.name), []).append((one, member.setting))
     best = [min(found[run.method, run.metric], key=lambda one: one[0].least) for run in job]
-    return [
-        _Found(
-            exact_scores(one.model, parts.validation.x),
-            exact_scores(one.model, parts.test.x),
-            one.history,
-            one.verdict,
-            setting,
-        )
-        for one, setting in best
-    ]
+    ends = []
+    for run, (one, setting) in zip(job, best, strict=True):
+        same = one.verdict.followed or run.method == PROXY  # cross-entropy follows itself, in the warm-up as after it
+        followed = None if same else _scored(one.followed, parts)
+        ends.append(_Found(_scored(one.model, parts), one.history, one.verdict, setting, followed))
+    return ends
+
+
+def _scored(model: nn.Module, parts: Parts) -> _Scores:
+    return _Scores(exact_scores(model, parts.validation.x), exact_scores(model, parts.test.x))
 
 
 def _boosted(job: Job, parts: Parts) -> list[_Found]:
     """Grow trees once for all runs: the reference of another family of models."""
     scores = grow_trees(parts.train, parts.validation, parts.test.x, job[0].seed)
-    return [_Found(scores.validation, scores.test, []) for _ in job]
+    return [_Found(_Scores(scores.validation, scores.test), []) for _ in job]
 
 
 def prepared(dataset: str, seed: int, standardise: bool, rows: int | None = None) -> Parts:
@@ -302,17 +341,28 @@ def _members(job: Job, recipe: Recipe, seed: int) -> list[_Member]:
 
 
 def _outcome(run: Run, found: _Found, parts: Parts, protocols: Iterable[str], brief: bool) -> dict[str, Any]:
-    """Score a model under some protocols, and write down what happened on the way."""
-    scored = found.validation, parts.validation.y, found.test, parts.test.y
+    """Score a model under some protocols, and write down what happened on the way.
+
+    `test` and `validation_loss` are of the model kept; `followed` has those of the model that followed the loss, if
+    another one was kept, and is None if it is the same.
+    """
     metric = get_metric(run.metric)
     names = (metric.name,) if brief else tuple(dict.fromkeys((metric.name, *LOSSES)))
+
+    def losses(scores: _Scores) -> dict[str, Any]:
+        judged = scores.validation, parts.validation.y, scores.test, parts.test.y
+        return {
+            "test": {name: {m: PROTOCOLS[name].score(m, *judged) for m in names} for name in protocols},
+            "validation_loss": float((metric if run.how.form == "zero" else metric.best)(*judged[:2])),
+        }
+
     history = {
         name: [_short(getattr(done, name)) for done in found.history]
         for name in ("steps", "validation", "companion", "loss", "gap", "trust", "cosine")
     }
     return {
-        "test": {name: {m: PROTOCOLS[name].score(m, *scored) for m in names} for name in protocols},
-        "validation_loss": float((metric if run.how.form == "zero" else metric.best)(*scored[:2])),
+        **losses(found.kept),
+        "followed": losses(found.followed) if found.followed else None,
         "rows": {name: len(getattr(parts, name).y) for name in ("train", "validation", "test")},
         "positive_share": parts.data.positive_share,
         "subset": parts.data.subset,

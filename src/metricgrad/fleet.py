@@ -20,9 +20,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from metricgrad.baselines import CrossEntropy
-from metricgrad.draws import Draws
+from metricgrad.draws import Draws, random_state, set_random_state
 from metricgrad.guard import Guard, Rows
-from metricgrad.keeper import Keeper, Trained
+from metricgrad.keeper import Keeper, Trained, judged
 from metricgrad.logbook import Logbook, go_on, state_of
 from metricgrad.loss import SurrogateLoss
 from metricgrad.metrics import Metric
@@ -66,6 +66,7 @@ def train_fleet(
     validation: Rows,
     seed: int = 0,
     compiles: bool | None = None,
+    start: Start | None = None,
     log: Logbook | None = None,
 ) -> list[list[Trained]]:
     """Train copies of a model, each by one loss, and return for every member the best model by each of its metrics.
@@ -84,6 +85,9 @@ def train_fleet(
         Of the draws, which are the same for all.
     compiles : bool, optional
         Whether steps are compiled, where a compiler is at hand; by default if it pays. The mathematics is the same.
+    start : Start, optional
+        What `warm_up` returned for the same model, rows, recipe, validation rows and seed, and for these metrics among
+        others, all of which take weights or do not; by default the model is warmed up first.
     log : Logbook, optional
         Where to write down how far the rounds have come, and to go on from.
     """
@@ -92,22 +96,43 @@ def train_fleet(
             "members: expected a model known by name, surrogates of one construction and of bounded metrics, and, "
             f"unless refine_mode is 'eval', all or none of them learning, got the recipe {recipe.name!r}"
         )
-    weighted = all(metric.takes_weights for member in members for metric in member.metrics)
-    sets = Draws(rows, recipe, seed, weighted)
-    chosen = tuple(dict.fromkeys(metric for member in members for metric in member.metrics))
-    begun = time.perf_counter()
-    first = Fleet([deepcopy(model)], [Member(CrossEntropy(), chosen)], sets, recipe, validation, begun)
-    for _ in first.sail("warm-up", recipe.warmup):
-        pass
+    metrics = tuple(dict.fromkeys(metric for member in members for metric in member.metrics))
+    start = start or warm_up(model, metrics, rows, recipe, validation=validation, seed=seed)
+    warmed, sets = start.fleet.models[0], _draws(metrics, rows, recipe, seed)
     for member in members:
         if isinstance(member.loss, SurrogateLoss):
-            earn_trust(first.models[0], member.loss, Draws(rows, recipe, seed, weighted), recipe)
+            earn_trust(warmed, member.loss, _draws(metrics, rows, recipe, seed), recipe)
     crew = [*members, *_companion(members, recipe)]
-    fleet = Fleet([deepcopy(first.models[0]) for _ in crew], crew, sets, recipe, validation, begun, compiles)
-    fleet.take_over(first)
+    begun = time.perf_counter() - start.seconds
+    fleet = Fleet([deepcopy(warmed) for _ in crew], crew, sets, recipe, validation, begun, compiles)
+    fleet.take_over(start.fleet)
+    set_random_state(sets, start.random)
     for _ in fleet.sail("rounds", recipe.rounds * recipe.model_steps, log):
         pass
     return [[keeper.trained() for keeper in keepers] for keepers in fleet.keepers[: len(members)]]
+
+
+class Start(NamedTuple):
+    """A model after the warm-up: where every member starts, with the state of every random number generator."""
+
+    fleet: Fleet
+    random: list[Tensor]
+    seconds: float
+
+
+def warm_up(
+    model: Scorer, metrics: tuple[Metric, ...], rows: Rows, recipe: Recipe, *, validation: Rows, seed: int = 0
+) -> Start:
+    """Train a copy of a model along cross-entropy, as the recipe says; the arguments are those of `train_fleet`."""
+    begun, sets = time.perf_counter(), _draws(metrics, rows, recipe, seed)
+    fleet = Fleet([deepcopy(model)], [Member(CrossEntropy(), metrics)], sets, recipe, validation, begun)
+    for _ in fleet.sail("warm-up", recipe.warmup):
+        pass
+    return Start(fleet, random_state(sets), time.perf_counter() - begun)
+
+
+def _draws(metrics: Sequence[Metric], rows: Rows, recipe: Recipe, seed: int) -> Draws:
+    return Draws(rows, recipe, seed, all(metric.takes_weights for metric in metrics))
 
 
 def train_each(
@@ -120,15 +145,29 @@ def train_each(
     seed: int = 0,
     log: Logbook | None = None,
 ) -> list[list[Trained]]:
-    """Train copies of a model as `train_fleet` does, or one after the other if they cannot sail; see there."""
-    torch.manual_seed(seed)
-    if can_sail(model, [member.loss for member in members], recipe):
-        return train_fleet(model, members, rows, recipe, validation=validation, seed=seed, log=log)
+    """Train copies of a model, one after the other, each beside its control alone; see `train_fleet`.
+
+    Members of one fleet are rounded differently in the last bit, depending on how many there are and in which order,
+    and training amplifies it. The result of a run must not depend on which others were asked for, so only the warm-up,
+    which is the same for all, is shared.
+    """
+    starts: dict[bool, Start] = {}
     found = []
-    for loss, metrics in members:
-        losses = [loss, *(deepcopy(loss) for _ in metrics[1:])]  # each is trained as it came
-        found.append(
-            [_alone(model, *pair, rows, recipe, validation, seed) for pair in zip(losses, metrics, strict=True)]
+    for number, (loss, metrics) in enumerate(members):
+        torch.manual_seed(seed)
+        if not can_sail(model, [loss], recipe):
+            losses = [loss, *(deepcopy(loss) for _ in metrics[1:])]  # each is trained as it came
+            pairs = zip(losses, metrics, strict=True)
+            found.append([_alone(model, *pair, rows, recipe, validation, seed) for pair in pairs])
+            continue
+        weighted = all(metric.takes_weights for metric in metrics)
+        if weighted not in starts:
+            alike = dict.fromkeys(m for _, ms in members if all(m.takes_weights for m in ms) == weighted for m in ms)
+            starts[weighted] = warm_up(model, tuple(alike), rows, recipe, validation=validation, seed=seed)
+        own = log.part(number) if log else None
+        member = [Member(loss, metrics)]
+        found += train_fleet(
+            model, member, rows, recipe, validation=validation, seed=seed, start=starts[weighted], log=own
         )
     return found
 
@@ -140,8 +179,7 @@ def _alone(
     own, guard = deepcopy(model), Guard(validation, metric, recipe)
     torch.manual_seed(seed)
     history = [d for d in train(own, loss, rows, recipe, guard=guard, seed=seed) if d.validation == d.validation]
-    assert guard.verdict is not None
-    return Trained(own, history, guard.verdict)
+    return judged(guard, own, isinstance(loss, SurrogateLoss), history)
 
 
 def _companion(members: Sequence[Member], recipe: Recipe) -> list[Member]:

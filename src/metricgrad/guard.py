@@ -176,6 +176,11 @@ class Guard:
         if kept.state:
             model.load_state_dict(kept.state)
 
+    def followed(self, model: nn.Module) -> None:
+        """Give a model the best weights of those that followed the loss, if any were looked at, kept or not."""
+        if self.bold.state:
+            model.load_state_dict(self.bold.state)
+
 
 @torch.no_grad()
 def scores_of(model: nn.Module, x: Tensor) -> Tensor:

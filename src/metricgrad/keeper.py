@@ -17,11 +17,15 @@ from metricgrad.trainer import Round
 
 
 class Trained(NamedTuple):
-    """The best model by one metric, what the rounds looked like at each check, and whether the loss was worth it."""
+    """The best models by one metric: the one kept, and the one that followed the loss, which may be the same.
+
+    With the rounds at each check, and why it was kept.
+    """
 
     model: Scorer
     history: list[Round]
     verdict: Verdict
+    followed: Scorer
 
     @property
     def least(self) -> float:
@@ -50,7 +54,16 @@ class Keeper:
 
     def trained(self) -> Trained:
         """Choose the model to be kept."""
-        best = deepcopy(self.model)
-        self.guard.restore(best, self.learned)
-        assert self.guard.verdict is not None
-        return Trained(best.eval(), self.history, self.guard.verdict)
+        return judged(self.guard, self.model, self.learned, self.history)
+
+
+def judged(guard: Guard, model: Scorer, learned: bool, history: list[Round]) -> Trained:
+    """Return the model that a guard keeps, and the one that followed the loss."""
+    best = deepcopy(model)
+    guard.restore(best, learned)
+    assert guard.verdict is not None
+    followed = best
+    if not guard.verdict.followed:
+        followed = deepcopy(best)
+        guard.followed(followed)
+    return Trained(best.eval(), history, guard.verdict, followed.eval())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from metricgrad.draws import random_state, set_random_state
 from metricgrad.trainer import Pace
 
 if TYPE_CHECKING:
@@ -34,6 +35,13 @@ class Logbook:
         self.path, self.every = path, every
         self.spent, self.begun = 0.0, time.perf_counter()
         self.written = self.begun
+        self.parts: list[Logbook] = []
+
+    def part(self, number: int) -> Logbook:
+        """Return the logbook of one of several parts of the work, a file of its own beside this one."""
+        part = Logbook(self.path.with_stem(f"{self.path.stem}-{number}"), self.every)
+        self.parts.append(part)
+        return part
 
     @property
     def due(self) -> bool:
@@ -57,7 +65,9 @@ class Logbook:
         return state
 
     def close(self) -> None:
-        """Remove the file, and its folder if that is all there was."""
+        """Remove the file and those of its parts, and the folder if that is all there was."""
+        for part in self.parts:
+            part.path.unlink(missing_ok=True)
         self.path.unlink(missing_ok=True)
         if self.path.parent.is_dir() and not any(self.path.parent.iterdir()):
             self.path.parent.rmdir()
@@ -70,7 +80,7 @@ def state_of(fleet: Fleet, optimizer: torch.optim.Optimizer, pace: Pace) -> dict
         "losses": [dict(member.loss.state_dict()) for member in fleet.members],
         "skipped": [loss.skipped for group in fleet.groups for loss in group.losses],
         "optimizers": [each.state_dict() for each in _optimizers(fleet, optimizer)],
-        "random": [torch.get_rng_state(), *(generator.get_state() for generator in _generators(fleet))],
+        "random": random_state(fleet.sets),
         "keepers": [keeper.state() for keepers in fleet.keepers for keeper in keepers],
         "gone": fleet.gone,
         "taken": pace.taken,
@@ -86,9 +96,7 @@ def go_on(fleet: Fleet, known: dict[str, Any], optimizer: torch.optim.Optimizer,
         loss.skipped = skipped
     for each, state in zip(_optimizers(fleet, optimizer), known["optimizers"], strict=True):
         each.load_state_dict(state)
-    torch.set_rng_state(known["random"][0])
-    for generator, state in zip(_generators(fleet), known["random"][1:], strict=True):
-        generator.set_state(state)
+    set_random_state(fleet.sets, known["random"])
     for keeper, state in zip((one for own in fleet.keepers for one in own), known["keepers"], strict=True):
         keeper.go_on(state)
     fleet.gone, pace.taken, pace.groups = known["gone"], known["taken"], optimizer.param_groups
@@ -98,7 +106,3 @@ def go_on(fleet: Fleet, known: dict[str, Any], optimizer: torch.optim.Optimizer,
 
 def _optimizers(fleet: Fleet, optimizer: torch.optim.Optimizer) -> list[torch.optim.Optimizer]:
     return [optimizer, *(group.optimizer for group in fleet.groups if group.optimizer)]
-
-
-def _generators(fleet: Fleet) -> list[torch.Generator]:
-    return [stream.generator for stream in fleet.sets.streams.values() if stream.generator]

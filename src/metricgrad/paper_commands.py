@@ -88,8 +88,9 @@ def reproduce(
     address: Annotated[str | None, typer.Option(help="Of a Ray or Dask cluster; else one is started here.")] = None,
 ) -> None:
     """Make the paper's tables and figures again, ours beside theirs; stop at any time, run again to go on."""
+    from metricgrad.experiments import TABLES
     from metricgrad.records import FILE
-    from metricgrad.reproduce import FIGURES, TABLES, carry_out, draw, make_plan
+    from metricgrad.reproduce import FIGURES, carry_out, draw, make_plan
     from metricgrad.results import Store
 
     plan = make_plan(

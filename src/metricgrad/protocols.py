@@ -38,8 +38,6 @@ class Protocol:
         What it is called, and one sentence to show beside it.
     threshold : callable
         `(metric, validation, test)` -> where scores are cut.
-    seeds : int
-        Runs a cell needs at least.
     instead : mapping
         Metrics that are measured as another one, by name.
 
@@ -54,7 +52,6 @@ class Protocol:
     name: str
     explanation: str
     threshold: Callable[[Metric, Scored, Scored], float] = field(repr=False)
-    seeds: int
     instead: Mapping[str, Metric] = field(default_factory=dict, repr=False, hash=False)
 
     def measured(self, metric: Any) -> Metric:
@@ -117,14 +114,12 @@ PROTOCOLS = {
         "paper",
         "As the authors' program scored: best of 100 percentiles of the test rows themselves, accuracy for Jaccard.",
         best_percentile,
-        seeds=1,
         instead={"jaccard": error_rate},
     ),
     "honest": Protocol(
         "honest",
         "Threshold chosen exactly, on validation rows only; true Jaccard.",
         chosen_on_validation,
-        seeds=5,
     ),
 }
 

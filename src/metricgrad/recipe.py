@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from numbers import Integral, Real
 from typing import Any
 
@@ -24,12 +24,16 @@ COUNTS = {
     "sets": 1,
     "refine_sets": 1,
     "check_every": 1,
+    "baseline_steps": 1,
     "set_size": 2,
 }
+OPTIONAL = ("clip", "baseline_steps", "baseline_rate")
+"""Numbers that may be None."""
 POSITIVE, LARGEST = sys.float_info.min, sys.float_info.max
 NUMBERS = (
     ("learning_rate", POSITIVE, LARGEST),
     ("surrogate_rate", POSITIVE, LARGEST),
+    ("baseline_rate", POSITIVE, LARGEST),
     ("clip", POSITIVE, LARGEST),
     ("anchor", 0, LARGEST),
     ("noise", 0, LARGEST),
@@ -97,6 +101,16 @@ class Recipe:
     margin : float
         By how many standard errors the model that followed a surrogate must lose less on the validation rows than the
         best that followed cross-entropy, to be kept.
+    baseline_steps : int, optional
+        Model steps of hand-made losses after the warm-up; by default as many as a surrogate's model takes.
+    baseline_rate : float, optional
+        Learning rate of a model that follows a hand-made loss; by default `learning_rate`.
+    clip_baselines : bool
+        Whether `clip` applies to hand-made losses too.
+
+    Notes
+    -----
+    Stored runs hold every field, so a field added later must have a default that changes nothing.
     """
 
     name: str = "default"
@@ -126,6 +140,9 @@ class Recipe:
     check_every: int = 50
     companion: bool = True
     margin: float = 1.0
+    baseline_steps: int | None = None
+    baseline_rate: float | None = None
+    clip_baselines: bool = True
 
     def __post_init__(self) -> None:
         for choice, allowed in CHOICES.items():
@@ -133,15 +150,17 @@ class Recipe:
                 raise ValueError(f"{choice}: expected one of {', '.join(allowed)}, got {getattr(self, choice)!r}")
         for count, least in COUNTS.items():
             value: Any = getattr(self, count)
+            if value is None and count in OPTIONAL:
+                continue
             if not isinstance(value, Integral) or value is True or value is False or value < least:
-                raise ValueError(f"{count}: expected a whole number of at least {least}, got {value!r}")
+                raise ValueError(f"{count}: expected an integer of at least {least}, got {value!r}")
         for number, low, high in NUMBERS:
             value = getattr(self, number)
-            if value is None and number == "clip":
+            if value is None and number in OPTIONAL:
                 continue
             if not _is_number(value) or not low <= float(value) <= high:
                 raise ValueError(f"{number}: expected {_between(low, high)}, got {value!r}")
-        for flag in ("restore", "standardise", "companion"):
+        for flag in ("restore", "standardise", "companion", "clip_baselines"):
             if not isinstance(getattr(self, flag), bool):
                 raise ValueError(f"{flag}: expected True or False, got {getattr(self, flag)!r}")
         share: Any = self.positive_share
@@ -152,6 +171,24 @@ class Recipe:
     def steps(self) -> int:
         """Model steps in all."""
         return self.warmup + self.rounds * self.model_steps
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """Every field but the name, as plain data: what identifies how a stored run was trained."""
+        return {name: value for name, value in asdict(self).items() if name != "name"}
+
+    @property
+    def for_baselines(self) -> Recipe:
+        """The recipe as it applies to hand-made losses."""
+        changes: dict[str, Any] = {"baseline_steps": None, "baseline_rate": None, "clip_baselines": True}
+        if self.baseline_steps is not None:  # one step a round, looked at as often
+            changes |= {"rounds": self.baseline_steps, "model_steps": 1}
+            changes["check_every"] = self.check_every * self.model_steps
+        if self.baseline_rate is not None:
+            changes["learning_rate"] = self.baseline_rate
+        if not self.clip_baselines:
+            changes["clip"] = None
+        return replace(self, **changes)
 
     def shares_of(self, prevalences: Sequence[float]) -> list[float] | None:
         """Return the share of every class in a set, none below a quarter of an equal one; None for a natural draw."""
@@ -204,6 +241,9 @@ RECIPES = {
         check_every=1_000,
         companion=False,
         margin=0.0,
+        baseline_steps=1_000_000,
+        baseline_rate=1e-4,
+        clip_baselines=False,
     ),
     "queries": Recipe(name="queries", rounds=300, set_size=20, sets=16, warmup=900, check_every=10),
 }

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from metricgrad.recipe import RECIPES, Recipe
 from metricgrad.results import Store
 
 FILE = "runs.jsonl"
@@ -19,9 +21,10 @@ NAMES = ("dataset", "metric", "method", "seed")
 
 @dataclass(frozen=True, order=True)
 class Setting:
-    """How models were trained: the network, the named recipe, what was changed of it, values as JSON, and on how much.
+    """How models were trained: the network, the recipe, how that differs from the one of its name today, on how much.
 
-    `rows` is the most rows of a dataset that were used, 0 for all there are.
+    Stored runs hold the whole content of their recipe, so those of two contents under one name have two settings.
+    Values of changes are JSON. `rows` is the most rows of a dataset that were used, 0 for all there are.
 
     >>> Setting("mlp", "default", (("rounds", "200"),), 6_000).title
     'mlp, recipe default with rounds = 200, at most 6,000 rows'
@@ -35,13 +38,8 @@ class Setting:
     @classmethod
     def of(cls, run: Mapping[str, Any]) -> Setting:
         """Return the setting of a run as it is stored."""
-        changes = sorted((run.get("changes") or {}).items())
-        return cls(
-            str(run.get("model") or "mlp"),
-            str(run.get("recipe") or "default"),
-            tuple((str(name), json.dumps(value, sort_keys=True)) for name, value in changes),
-            int(run.get("rows") or 0),
-        )
+        recipe = str(run.get("recipe") or "default")
+        return cls(str(run.get("model") or "mlp"), recipe, _changes(recipe, run), int(run.get("rows") or 0))
 
     @property
     def title(self) -> str:
@@ -51,9 +49,29 @@ class Setting:
         return f"{self.model}, recipe {self.recipe}" + (f" with {changed}" if changed else "") + limit
 
 
+UNKNOWN = ("content", "unknown")
+"""The change of a run that was stored without the content of its recipe."""
+
+
+def _changes(recipe: str, run: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Return how the recipe of a stored run differs from the one of that name today."""
+    content = run.get("content")
+    known = {name: json.dumps(value) for name, value in RECIPES[recipe].content.items()} if recipe in RECIPES else {}
+    if not isinstance(content, Mapping):
+        stored = run.get("changes") if isinstance(run.get("changes"), Mapping) else {}
+        return tuple(sorted([UNKNOWN, *((str(k), json.dumps(v, sort_keys=True)) for k, v in (stored or {}).items())]))
+    whole = {**{f.name: json.dumps(f.default) for f in fields(Recipe) if f.name != "name"}}
+    whole |= {str(name): json.dumps(value, sort_keys=True) for name, value in content.items()}
+    return tuple(sorted((name, value) for name, value in whole.items() if known.get(name) != value))
+
+
 @dataclass(frozen=True)
 class Record:
-    """One trained model: what was run, in which setting, and everything that is kept of it."""
+    """One trained model: what was run, in which setting, and everything that is kept of it.
+
+    Its `kept["test"]` has the losses of the model that was kept in the end, `kept["followed"]` those of the model that
+    followed the loss where that is another one; older records do not have it.
+    """
 
     dataset: str
     metric: str
@@ -63,10 +81,35 @@ class Record:
     replicate: int
     kept: Mapping[str, Any] = field(repr=False, hash=False)
 
-    def loss(self, protocol: str, metric: str) -> float | None:
-        """Return the test loss under a protocol, or None if it is not there or not a finite number."""
-        value = ((self.kept.get("test") or {}).get(protocol) or {}).get(metric)
-        return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
+    def loss(self, protocol: str, metric: str, followed: bool = False) -> float | None:
+        """Return a test loss under a protocol, or None if it is not there or not a finite number.
+
+        Of the model that was kept or, if asked for, of the one that followed the loss.
+        """
+        other = self.kept.get("followed") if followed else None
+        found: Any = other if isinstance(other, Mapping) else self.kept
+        for name in ("test", protocol, metric):
+            found = found.get(name) if isinstance(found, Mapping) else None
+        usable = isinstance(found, (int, float)) and not isinstance(found, bool) and math.isfinite(found)
+        return float(found) if usable else None
+
+    @property
+    def verdict(self) -> bool | None:
+        """Whether the model that followed the loss was the one kept; None if that is not known."""
+        verdict = self.kept.get("verdict")
+        followed = verdict.get("followed") if isinstance(verdict, Mapping) else None
+        return followed if isinstance(followed, bool) else None
+
+    @property
+    def knows_followed(self) -> bool:
+        """Whether the losses of the model that followed the loss are known."""
+        return "followed" in self.kept or self.verdict is not False
+
+    @property
+    def sources(self) -> tuple[str, str]:
+        """Digests of the dataset and of the bundled surrogate, empty where they are not known."""
+        run = self.kept["run"]
+        return str(run.get("data") or ""), str(run.get("surrogate") or "")
 
     @property
     def subset(self) -> str | None:
@@ -98,23 +141,85 @@ def read_records(results: Store | str | Path) -> list[Record]:
     Parameters
     ----------
     results : Store or path
-        A results folder, its file of records, or a store. What is no record of a trained model is passed over.
+        A results folder, its file of records, or a store. What is not a record of a trained model is passed over;
+        one that should be, but whose fields are not what they should be, with a warning.
     """
+    store, malformed = open_store(results), []
     newest: dict[str, Record] = {}
-    for record in _trained(open_store(results)):
-        key = (record.dataset, record.metric, record.method, record.setting, record.seed, record.replicate)
+    for kept in store:
+        run = kept["run"]
+        if not all(name in run for name in NAMES) or "test" not in kept:
+            continue
+        wrong = _wrong_field(kept)
+        if wrong:
+            malformed.append(wrong)
+            continue
+        dataset, metric, method, seed = (run[name] for name in NAMES)
+        record = Record(dataset, metric, method, Setting.of(run), seed, run.get("replicate") or 0, kept)
+        key = (dataset, metric, method, record.setting, seed, record.replicate)
         newest[repr(key)] = record
+    if malformed:
+        warnings.warn(
+            f"{store.path}: skipped {len(malformed)} malformed records, the first for its {malformed[0]}", stacklevel=2
+        )
     return list(newest.values())
 
 
-def _trained(store: Store) -> Iterator[Record]:
-    for kept in store:
-        run = kept.get("run") if isinstance(kept, dict) else None
-        if isinstance(run, dict) and all(name in run for name in NAMES) and isinstance(kept.get("test"), dict):
-            dataset, metric, method = (str(run[name]) for name in NAMES[:3])
-            yield Record(
-                dataset, metric, method, Setting.of(run), int(run["seed"]), int(run.get("replicate") or 0), kept
-            )
+def _wrong_field(kept: Mapping[str, Any]) -> str | None:
+    """Return the first field of a stored record that is not what it should be, with its value, or None."""
+    for fields_of, expected in ((kept["run"], RUN_FIELDS), (kept, FIELDS)):
+        for name, is_right in expected.items():
+            value = fields_of.get(name)
+            if not is_right(value) and not (value is None and name not in NAMES):
+                return f"{name}, {str(value)[:60]!r}"
+    return None
+
+
+def _is_mapping_of(inner: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, Mapping) and all(map(inner, value.values()))
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_list_of_numbers(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_number, value))
+
+
+RUN_FIELDS: Mapping[str, Callable[[Any], bool]] = {
+    "dataset": _is_text,
+    "metric": _is_text,
+    "method": _is_text,
+    "seed": _is_integer,
+    "replicate": _is_integer,
+    "rows": _is_integer,
+    "model": _is_text,
+    "recipe": _is_text,
+    "content": lambda value: isinstance(value, Mapping),
+    "changes": lambda value: isinstance(value, Mapping),
+}
+FIELDS: Mapping[str, Callable[[Any], bool]] = {
+    "test": _is_mapping_of(_is_mapping_of(_is_number)),
+    "rows": _is_mapping_of(_is_integer),
+    "positive_share": _is_number,
+    "subset": _is_text,
+    "seconds": _is_number,
+    "command": _is_text,
+    "history": _is_mapping_of(_is_list_of_numbers),
+    "followed": lambda value: isinstance(value, Mapping),
+    "verdict": lambda value: isinstance(value, Mapping),
+    "made_by": _is_mapping_of(_is_text),
+}
+"""What the fields of a run and of its record must be, where they are there."""
 
 
 def settings(results: Store | str | Path) -> list[Setting]:

@@ -83,6 +83,7 @@ def _modes(table: Table) -> tuple[tuple[str, ...], tuple[tuple[Word, ...], ...]]
             Word(_marked(table, dataset) if mode == modes[0] else ""),
             Word(method_label(mode)),
             *(_cell(table.cells[dataset, metric, mode]) for metric in metrics),
+            Word(share_said(*table.preferred(None, mode, dataset))),
         )
         for dataset in table.datasets
         for mode in modes
@@ -92,21 +93,50 @@ def _modes(table: Table) -> tuple[tuple[str, ...], tuple[tuple[Word, ...], ...]]
             Word("mean rank" if mode == modes[0] else ""),
             Word(method_label(mode)),
             *(_summary(table.ranks, metric, mode, ".2f", least=True) for metric in metrics),
+            Word(share_said(*table.preferred(None, mode))),
         )
         for mode in modes
     ]
-    return ("dataset", "mode", *(metric_label(metric) for metric in metrics)), tuple(rows)
+    return ("dataset", "mode", *(metric_label(metric) for metric in metrics), PREFERRED), tuple(rows)
 
 
 def _rivals(table: Table) -> tuple[tuple[str, ...], tuple[tuple[Word, ...], ...]]:
     columns = [(metric, method) for metric, methods in table.methods.items() for method in methods]
     rows = [
-        (Word(_marked(table, dataset)), *(_cell(table.cells[dataset, metric, method]) for metric, method in columns))
+        (
+            Word(_marked(table, dataset)),
+            *(_cell(table.cells[dataset, metric, method]) for metric, method in columns),
+            Word(share_said(*table.preferred(None, "sl-r", dataset))),
+        )
         for dataset in table.datasets
     ]
     last = tuple(_summary(table.wins, metric, method, ".1f", least=False) for metric, method in columns)
     head = tuple(f"{metric_label(metric)}: {method_label(method)}" for metric, method in columns)
-    return ("dataset", *head), (*rows, (Word("wins"), *last))
+    total = Word(share_said(*table.preferred(None, "sl-r")))
+    return ("dataset", *head, PREFERRED), (*rows, (Word("wins"), *last, total))
+
+
+PREFERRED = "kept"
+"""Heading of the column that says how often the model that followed a surrogate was kept."""
+
+
+def share_said(part: int, whole: int) -> str:
+    """Return a count of a whole, `3 of 21`; a dash if nothing is known."""
+    return f"{part} of {whole}" if whole else "-"
+
+
+def models_said(table: Table) -> str:
+    """Return which models a table shows, and what its column `kept` counts."""
+    if table.followed:
+        return (
+            'The models are those that followed their loss, checkpoints chosen on validation rows; "kept" counts the '
+            "surrogates' models that beat cross-entropy there by more than the recipe's margin, so that `fit` would "
+            "keep them."
+        )
+    return (
+        'The models are those that were kept on validation rows: of surrogates as many as "kept" counts, the others '
+        "followed cross-entropy. What the surrogates' models lose themselves was not stored with these runs."
+    )
 
 
 def _marked(table: Table, dataset: str) -> str:
@@ -144,13 +174,16 @@ def _span(counts: Sequence[int]) -> str:
 def _below(table: Table) -> tuple[str, ...]:
     rows = _span(sorted(table.counted.values()))
     parts = (f"* {dataset}: {part}." for dataset, part in table.subsets.items())
+    mixed = [f"{dataset} {metric_label(metric)} {method_label(method)}" for dataset, metric, method in table.mixed]
     unlike = any(cell.printed is not None and not cell.comparable for cell in table.cells.values())
     notes = (f"{'Both' if note.ours else 'The paper'}: {note.text}" for note in table.notes)
     return (
         f"Mean test loss ± standard error over {seeds_said(table)} (as the paper printed it); lower"
         f" is better, best in bold. The last {'rows are' if table.number == 2 else 'row is'} over the {rows} datasets "
         "that have every method.",
+        models_said(table),
         *parts,
+        *([f"Seeds on different files or from different surrogates in: {', '.join(mixed)}."] if mixed else []),
         *([f"{UNLIKE_MARK} The paper measures another thing there: not to be compared."] if unlike else []),
         *notes,
     )

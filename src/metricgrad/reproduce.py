@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 from metricgrad import figures, plots
 from metricgrad.datasets import names as known_datasets
 from metricgrad.datasets import table1 as held
-from metricgrad.experiments import BUDGETS, Run, execute, jobs_of, table2_runs, table3_runs
+from metricgrad.experiments import BUDGETS, TABLES, Run, execute, jobs_of, table_runs
 from metricgrad.grid import run_grid
 from metricgrad.model import MODELS
 from metricgrad.paper import TABLE1
@@ -19,7 +19,6 @@ from metricgrad.protocols import PROTOCOLS
 from metricgrad.recipe import Recipe, get_recipe
 from metricgrad.results import Store
 
-TABLES: dict[str, Callable[..., list[Run]]] = {"table2": table2_runs, "table3": table3_runs}
 FIGURES = ("figure1", "figure2", "figure3")
 TARGETS = ("table1", *TABLES, *FIGURES, "all")
 UNFINISHED = "unfinished"
@@ -98,10 +97,8 @@ def make_plan(
         "changes": _changes(recipe, budget, rounds, steps),
     }
     how = get_recipe(recipe, **dict(grid["changes"]))
-    asked = [make for name, make in TABLES.items() if target in (name, "all")]
-    runs = dict.fromkeys(run for make in asked for run in make(protocols, **grid))
-    if asked and not runs:
-        raise ValueError(f"metrics, methods: expected some of {target}, got {metrics} and {methods}")
+    asked = [name for name in TABLES if target in (name, "all")]
+    runs = table_runs(asked, protocols, **grid) if asked else []
     return Plan(tuple(runs), protocols, tuple(chosen), tuple(absent), how)
 
 
@@ -126,6 +123,8 @@ def _changes(recipe: str, budget: str, rounds: int | None, steps: int | None) ->
         changes |= {"rounds": max((steps - warmup) // known.model_steps, 1)} | ({"warmup": warmup} if warmup else {})
     if rounds is not None:
         changes["rounds"] = rounds
+    if (rounds or steps) is not None:
+        changes["baseline_steps"] = None
     plain = get_recipe(recipe)
     return tuple(sorted((name, value) for name, value in changes.items() if getattr(plain, name) != value))
 

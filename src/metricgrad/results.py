@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import math
 import os
 import platform
 import subprocess
+import warnings
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from functools import lru_cache
@@ -18,8 +18,11 @@ from typing import Any
 import pandas as pd
 
 from metricgrad._version import __version__
+from metricgrad.locking import exclusive
 
 PACKAGES = ("torch", "numpy", "scikit-learn")
+GIT_SECONDS = 10.0
+"""How long git may take to name the commit."""
 
 
 class Store:
@@ -49,9 +52,9 @@ class Store:
         record = {"run": dict(run), **outcome, "made_by": provenance()}
         line = json.dumps(_plain(record), sort_keys=True, allow_nan=False) + "\n"
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a+b") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            if file.tell() and self._cut_short(file.tell()):
+        with self.path.open("a+b") as file, exclusive(file):
+            size = file.seek(0, os.SEEK_END)
+            if size and self._cut_short(size):
                 file.write(b"\n")  # a writer was killed half-way: its line is closed, and skipped by readers
             file.write(line.encode())
             file.flush()
@@ -63,16 +66,23 @@ class Store:
             return file.read(1) != b"\n"
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Yield every whole record, oldest first."""
+        """Yield every record, oldest first; lines that are none are skipped, with one warning in the end."""
         if not self.path.exists():
             return
-        with self.path.open(encoding="utf-8") as file:
-            for line in file:
-                try:
-                    record = json.loads(line)
-                except json.JSONDecodeError:
-                    continue
-                yield record
+        skipped: list[int] = []
+        with self.path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                record = _parsed(line)
+                if record is not None:
+                    yield record
+                elif line.strip():
+                    skipped.append(number)
+        if skipped:
+            warnings.warn(
+                f"{self.path}: skipped {len(skipped)} of {number} lines that are not records, the first is line "
+                f"{skipped[0]}; a writer that was stopped leaves such a line",
+                stacklevel=2,
+            )
 
     @staticmethod
     def key(run: Mapping[str, Any]) -> str:
@@ -81,7 +91,7 @@ class Store:
 
     def keys(self) -> set[str]:
         """Return the keys of all runs there is a record of."""
-        return {self.key(record["run"]) for record in self if "run" in record}
+        return {self.key(record["run"]) for record in self}
 
     def find(self, run: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the newest record of a run, or None."""
@@ -91,6 +101,15 @@ class Store:
     def frame(self) -> pd.DataFrame:
         """Return all records as a table, nested fields as dotted columns."""
         return pd.json_normalize(list(self))
+
+
+def _parsed(line: bytes) -> dict[str, Any] | None:
+    """Return the record on a line, an object that says what was run, or None."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):  # ValueError: bytes that are not UTF-8, too
+        return None
+    return record if isinstance(record, dict) and isinstance(record.get("run"), dict) else None
 
 
 def _plain(value: Any) -> Any:
@@ -118,15 +137,15 @@ def provenance() -> dict[str, str]:
 
 
 def _commit() -> str:
-    """Return the commit of the source tree, or nothing if there is none."""
+    """Return the commit of the source tree, or nothing if there is none or git does not answer."""
     try:
         asked = subprocess.run(
             ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"],
             capture_output=True,
             text=True,
-            timeout=10,
+            timeout=GIT_SECONDS,
             check=False,
         )
-    except OSError:
+    except (OSError, subprocess.SubprocessError):
         return ""
     return asked.stdout.strip()

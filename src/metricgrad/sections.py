@@ -13,7 +13,15 @@ from metricgrad.markup import boxed, tag
 from metricgrad.protocols import PROTOCOLS
 from metricgrad.ranking import Ranking
 from metricgrad.records import Record
-from metricgrad.rendering import dataset_label, method_label, metric_label, seeds_said
+from metricgrad.rendering import (
+    PREFERRED,
+    dataset_label,
+    method_label,
+    metric_label,
+    models_said,
+    seeds_said,
+    share_said,
+)
 from metricgrad.tables import Cell, DataRow, Table
 
 MARKS = {"better": "↓", "within noise": "≈", "worse": "↑"}
@@ -77,7 +85,7 @@ def result_table(table: Table, name: str) -> str:
     """Return Table 2 or 3 with its known problems below; `name` is its id."""
     head, rows, foot = _modes(table) if table.number == 2 else _rivals(table)
     explained = PROTOCOLS[table.protocol].explanation if table.protocol in PROTOCOLS else ""
-    said = f"{explained} Means over {seeds_said(table)}.".strip()
+    said = f"{explained} Means over {seeds_said(table)}. {models_said(table)}".strip()
     shown = table_of(table.title, head, rows, foot, said, class_="sortable judged", id=name)
     return shown + _known_problems(table)
 
@@ -86,12 +94,14 @@ def _modes(table: Table) -> tuple[str, list[str], list[str]]:
     modes = next(iter(table.methods.values()))
     head = head_cell("dataset", class_="name") + head_cell("mode", class_="name")
     head += "".join(head_cell(metric_label(m), marks=_marks(table, loss=m), data_metric=m) for m in table.methods)
+    head += head_cell(PREFERRED)
     rows = [
         tag(
             "tr",
             _dataset(table, dataset),
             tag("td", escape(method_label(mode)), class_="name"),
             *(_cell(table.cells[dataset, m, mode], mode, data_metric=m) for m in table.methods),
+            _preferred(table, mode, dataset),
             data_dataset=dataset,
             data_method=mode,
             data_words=f"{dataset} {method_label(mode)}".lower(),
@@ -105,6 +115,7 @@ def _modes(table: Table) -> tuple[str, list[str], list[str]]:
             tag("th", "mean rank", scope="row", class_="name"),
             tag("td", escape(method_label(mode)), class_="name"),
             *(_summary(table.ranks.get(m), mode, ".2f", min, data_metric=m) for m in table.methods),
+            _preferred(table, mode),
             data_method=mode,
         )
         for mode in modes
@@ -118,18 +129,25 @@ def _rivals(table: Table) -> tuple[str, list[str], list[str]]:
         head_cell(metric_label(m), method_label(k), _marks(table, loss=m), data_metric=m, data_method=k)
         for m, k in columns
     )
+    head += head_cell(PREFERRED, "SL-R")
     rows = [
         tag(
             "tr",
             _dataset(table, dataset),
             *(_cell(table.cells[dataset, m, k], k, data_metric=m, data_method=k) for m, k in columns),
+            _preferred(table, "sl-r", dataset),
             data_dataset=dataset,
             data_words=dataset.lower(),
         )
         for dataset in table.datasets
     ]
     wins = (_summary(table.wins.get(m), k, ".1f", max, data_metric=m, data_method=k) for m, k in columns)
-    return head, rows, [tag("tr", tag("th", "wins", scope="row", class_="name"), *wins)]
+    return head, rows, [tag("tr", tag("th", "wins", scope="row", class_="name"), *wins, _preferred(table, "sl-r"))]
+
+
+def _preferred(table: Table, method: str, dataset: str | None = None) -> str:
+    part, whole = table.preferred(None, method, dataset)
+    return tag("td", share_said(part, whole), data_value=f"{part / whole:.4f}" if whole else "")
 
 
 def _dataset(table: Table, dataset: str) -> str:

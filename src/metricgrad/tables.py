@@ -44,6 +44,11 @@ class Cell:
         Whether no method beside it loses less.
     notes : tuple of str
         Names of the footnotes that concern it.
+    preferred : int, optional
+        In how many of the seeds the model that followed the loss was the one kept, the other having followed
+        cross-entropy; None where that was not stored.
+    mixed : bool
+        Whether its seeds were run on different files of the dataset, or from different surrogates.
     """
 
     mean: float | None = None
@@ -53,6 +58,8 @@ class Cell:
     comparable: bool = False
     best: bool = False
     notes: tuple[str, ...] = ()
+    preferred: int | None = None
+    mixed: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,6 +93,10 @@ class Table:
         What part was held of datasets that were not held whole.
     notes : tuple of Note
         Known problems of the paper that concern some cell.
+    followed : bool
+        Whether the losses are of the models that followed their loss, as in the paper, their checkpoints chosen on
+        validation rows; else of the models that were kept, which may have followed cross-entropy: records of older
+        versions have no others.
     """
 
     number: int
@@ -96,11 +107,26 @@ class Table:
     cells: Mapping[Place, Cell] = field(repr=False, hash=False)
     subsets: Mapping[str, str] = field(repr=False, hash=False)
     notes: tuple[Note, ...] = field(repr=False)
+    followed: bool = True
 
     @property
     def title(self) -> str:
         """What the table shows, under which protocol, in which setting."""
         return f"Table {self.number}, protocol {self.protocol}, {self.setting.title}"
+
+    def preferred(self, metric: str | None, method: str, dataset: str | None = None) -> tuple[int, int]:
+        """Return in how many runs the model that followed the loss was the one kept, and of how many that is known."""
+        known = [
+            cell
+            for (row, loss, by), cell in self.cells.items()
+            if by == method and cell.preferred is not None and metric in (None, loss) and dataset in (None, row)
+        ]
+        return sum(cell.preferred or 0 for cell in known), sum(len(cell.seeds) for cell in known)
+
+    @property
+    def mixed(self) -> tuple[Place, ...]:
+        """Cells whose seeds were not run on the same data from the same surrogate."""
+        return tuple(place for place, cell in self.cells.items() if cell.mixed)
 
     def rows(self, metric: str) -> dict[str, dict[str, float]]:
         """Return, for a metric, the losses by method of every dataset in which all methods were run."""
@@ -218,13 +244,13 @@ def losses(
         As for `table2`.
     """
     protocol, records = get_protocol(protocol), _of_setting(_records(results), setting)
-    index = _index(records)
+    index, followed = _index(records), _knows_followed(records)
     asked = dict.fromkeys((r.dataset, m, r.method) for r in records for m in (r.metric, *protocol.instead))
     found: dict[tuple[str, str], dict[str, float]] = {}
     for dataset, metric, method in asked:
-        seen = _by_seed(index, protocol, (dataset, metric, method))
+        seen = _by_seed(index, protocol, (dataset, metric, method), followed)
         if seen:
-            found.setdefault((dataset, metric), {})[method] = fmean(seen.values())
+            found.setdefault((dataset, metric), {})[method] = fmean(loss for loss, _ in seen.values())
     return found
 
 
@@ -258,14 +284,23 @@ def _index(records: Iterable[Record]) -> Index:
     return index
 
 
-def _by_seed(index: Index, protocol: Protocol, place: Place) -> dict[int, float]:
+def _knows_followed(records: Iterable[Record]) -> bool:
+    """Whether every record has the losses of the model that followed the loss."""
+    return all(record.knows_followed for record in records)
+
+
+Seen = Mapping[int, tuple[float, Record]]
+"""Losses of a cell by seed, each with its record."""
+
+
+def _by_seed(index: Index, protocol: Protocol, place: Place, followed: bool) -> Seen:
     """Return the losses of a cell by seed; a metric measured as another one reads the second run of that one."""
     dataset, metric, method = place
     replaced = metric in protocol.instead
     trained = protocol.instead[metric].name if replaced else metric
     records = index.get((dataset, trained, method, int(replaced)), {})
-    found = {seed: record.loss(protocol.name, trained) for seed, record in sorted(records.items())}
-    return {seed: loss for seed, loss in found.items() if loss is not None}
+    found = {seed: (r.loss(protocol.name, trained, followed), r) for seed, r in sorted(records.items())}
+    return {seed: (loss, record) for seed, (loss, record) in found.items() if loss is not None}
 
 
 def _ordered(datasets: Collection[str]) -> list[str]:
@@ -285,11 +320,11 @@ def _table(
     records = _of_setting(records, setting)
     there = {record.dataset for record in records}
     rows = _ordered(datasets or there | (set(paper.TABLE1) if there & set(paper.TABLE1) else set()))
-    index = _index(records)
+    index, followed = _index(records), _knows_followed(records)
     cells: dict[Place, Cell] = {}
     for dataset in rows:
         for metric, compared in methods.items():
-            seen = {method: _by_seed(index, protocol, (dataset, metric, method)) for method in compared}
+            seen = {method: _by_seed(index, protocol, (dataset, metric, method), followed) for method in compared}
             beside = printed.get(dataset, {}).get(metric, {})
             comparable = metric not in UNLIKE.get(protocol.name, ())
             for method, cell in _compared(seen).items():
@@ -309,18 +344,26 @@ def _table(
         MappingProxyType(cells),
         MappingProxyType(_subsets(records, rows)),
         _notes(number, cells, protocol),
+        followed,
     )
 
 
-def _compared(seen: Mapping[str, Mapping[int, float]]) -> dict[str, Cell]:
+def _compared(seen: Mapping[str, Seen]) -> dict[str, Cell]:
     """Return the cells of methods beside each other, from their losses by seed; the best of several is marked."""
-    means = {method: fmean(by_seed.values()) for method, by_seed in seen.items() if by_seed}
+    means = {method: fmean(loss for loss, _ in by_seed.values()) for method, by_seed in seen.items() if by_seed}
     least = min(means.values()) if len(means) > 1 else None
     cells = {}
     for method, by_seed in seen.items():
-        mean, values = means.get(method), list(by_seed.values())
-        error = stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
-        cells[method] = Cell(mean, error, tuple(by_seed), best=mean is not None and mean == least)
+        mean, values = means.get(method), [loss for loss, _ in by_seed.values()]
+        verdicts = [record.verdict for _, record in by_seed.values()]
+        cells[method] = Cell(
+            mean,
+            stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None,
+            tuple(by_seed),
+            best=mean is not None and mean == least,
+            preferred=verdicts.count(True) if verdicts and None not in verdicts and method in paper.MODES else None,
+            mixed=len({record.sources for _, record in by_seed.values()}) > 1,
+        )
     return cells
 
 
