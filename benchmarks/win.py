@@ -1,7 +1,8 @@
 """Does it win? SL-R against every rival with the same splits, steps, restarts and choice of checkpoint on validation.
 
 Honest protocol, at most 60,000 rows of a dataset (drawn by the seed, classes in proportion), eight metrics, three
-models, five seeds. Every run is stored as its fleet is done; run again to continue.
+models, five seeds. Every run is stored as its job is done; run again to continue. Runs stored by another recipe, on
+other data or from other surrogates are other runs, and are not taken for these.
 
     METRICGRAD_DATA=... python benchmarks/win.py [--models linear,small,mlp] [--seeds 5] [--jobs 2]
 
@@ -25,7 +26,7 @@ from asking import command, parser_of
 from metricgrad.experiments import BOOSTED, Run
 from metricgrad.progress import work_bar
 from metricgrad.ranking import holm
-from metricgrad.records import FILE, read_records
+from metricgrad.records import FILE, Record, read_records
 from metricgrad.reproduce import Plan, carry_out
 from metricgrad.results import Store
 
@@ -93,6 +94,22 @@ def runs_of(models: list[str], seeds: int, datasets: list[str], methods: list[st
     return found
 
 
+def of_one_recipe(records: list[Record]) -> list[Record]:
+    """Return records unchanged; a surrogate trained by two contents of one recipe must not be averaged.
+
+    Fields that concern surrogates alone may differ between runs of hand-made losses.
+    """
+    contents: dict[tuple[str, str], set[str]] = {}
+    for record in records:
+        if record.method.startswith("sl-"):
+            place = record.setting.model, record.setting.recipe
+            contents.setdefault(place, set()).add(str(record.setting.changes))
+    mixed = [" ".join(place) for place, found in contents.items() if len(found) > 1]
+    if mixed:
+        raise ValueError(f"results: expected surrogates trained by one content of a recipe, got several of {mixed}")
+    return records
+
+
 def losses(folder: Path, most_rows: int = ROWS) -> pd.DataFrame:
     """Return the test loss of runs on so many rows: by dataset, metric, model and seed, a column for each method."""
     rows = [
@@ -104,7 +121,7 @@ def losses(folder: Path, most_rows: int = ROWS) -> pd.DataFrame:
             PUBLISHED if r.setting.recipe == "paper" else r.method,
             r.loss("honest", r.metric),
         )
-        for r in read_records(folder)
+        for r in of_one_recipe(read_records(folder))
         if r.setting.rows == most_rows
     ]
     frame = pd.DataFrame(rows, columns=["dataset", "metric", "model", "seed", "method", "loss"])

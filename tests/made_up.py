@@ -49,6 +49,8 @@ def outcome(metric: str, loss: float, *, learned: bool = True, **more: Any) -> d
             "trust": [0.9] * ROUNDS if learned else unknown,
         },
         "setting": None,
+        "verdict": {"followed": True, "gain": 0.1, "error": 0.01},
+        "followed": None,
         "command": f"metricgrad reproduce table2 --metric {metric}",
         **more,
     }

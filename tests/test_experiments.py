@@ -91,7 +91,8 @@ def test_runs_that_differ_in_metric_and_method_only_are_one_job() -> None:
 
 
 def test_without_a_warm_up_to_share_every_training_is_a_job() -> None:
-    runs = [short(m, by, recipe="paper") for by in ("sl-r", "sl-u", "pairwise") for m in ("f1", "auc")]
+    methods = ("sl-r", "sl-u", "pairwise")
+    runs = [short(m, by, recipe="paper", changes=()) for by in methods for m in ("f1", "auc")]
     assert jobs_of(runs) == [(runs[0],), (runs[1],), (runs[2],), (runs[3],), (runs[4], runs[5])]
 
 

@@ -92,7 +92,7 @@ def test_the_model_that_followed_the_loss_has_losses_of_its_own(tmp_path: Path) 
     other = {"test": {"honest": {"f1": 0.4}}, "validation_loss": 0.4}
     add(store, run("a9a", "f1", "sl-r"), 0.2, verdict={"followed": False}, followed=other)
     add(store, run("a9a", "f1", "sl-s"), 0.2, verdict={"followed": True}, followed=None)
-    add(store, run("a9a", "f1", "sl-u"), 0.2, verdict={"followed": False})
+    store.add(run("a9a", "f1", "sl-u"), {"test": {"honest": {"f1": 0.2}}, "verdict": {"followed": False}})
     kept, same, older = read_records(store)
     assert (kept.loss("honest", "f1"), kept.loss("honest", "f1", followed=True)) == (0.2, 0.4)
     assert (same.loss("honest", "f1"), same.loss("honest", "f1", followed=True)) == (0.2, 0.2)

@@ -128,7 +128,7 @@ def test_the_command_shows_the_table_and_writes_a_page(tmp_path: Path) -> None:
     assert (tmp_path / "results" / "index.html").stat().st_size > 10_000
     frame = Store(tmp_path / "results" / "runs.jsonl").frame()
     assert set(frame["run.seed"]) == {0, 1}
-    assert set(frame["run.changes.rounds"]) == {2}
+    assert set(frame["run.content.rounds"]) == {2}
 
 
 def test_killed_at_any_point_the_same_command_goes_on_and_loses_only_what_was_in_flight(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ class Record:
     @property
     def knows_followed(self) -> bool:
         """Whether the losses of the model that followed the loss are known."""
-        return "followed" in self.kept or self.verdict is not False
+        return "followed" in self.kept or self.verdict is True
 
     @property
     def sources(self) -> tuple[str, str]:

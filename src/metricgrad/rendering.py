@@ -121,21 +121,22 @@ PREFERRED = "kept"
 
 
 def share_said(part: int, whole: int) -> str:
-    """Return a count of a whole, `3 of 21`; a dash if nothing is known."""
-    return f"{part} of {whole}" if whole else "-"
+    """Return a share in percent; a dash if nothing is known."""
+    return f"{part / whole:.0%}" if whole else "-"
 
 
 def models_said(table: Table) -> str:
-    """Return which models a table shows, and what its column `kept` counts."""
+    """Return which models a table shows, and what its column `kept` says."""
     if table.followed:
         return (
-            'The models are those that followed their loss, checkpoints chosen on validation rows; "kept" counts the '
-            "surrogates' models that beat cross-entropy there by more than the recipe's margin, so that `fit` would "
-            "keep them."
+            'The models are those that followed their loss, checkpoints chosen on validation rows; "kept" is the '
+            "share of the surrogates' models that beat cross-entropy there by more than the recipe's margin, so that "
+            "`fit` would keep them."
         )
     return (
-        'The models are those that were kept on validation rows: of surrogates as many as "kept" counts, the others '
-        "followed cross-entropy. What the surrogates' models lose themselves was not stored with these runs."
+        "The models are those that were kept on validation rows: of surrogates as many as the column says, where that "
+        "is known; the others followed cross-entropy. What the surrogates' models lose themselves was not stored with "
+        "these runs."
     )
 
 
