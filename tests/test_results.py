@@ -7,7 +7,9 @@ import multiprocessing
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+from metricgrad import results
 from metricgrad.results import Store, provenance
 
 RUN = {"dataset": "a9a", "metric": "f1", "seed": 3}
@@ -52,6 +54,28 @@ def test_a_line_cut_short_by_a_kill_is_skipped_and_costs_no_other(tmp_path: Path
         file.write('{"run": {"dataset": "cov')
     store.add({**RUN, "seed": 4}, {"loss": 0.3})
     assert [record["loss"] for record in store] == [0.25, 0.3]
+
+
+@pytest.mark.parametrize(
+    ("script", "commit"), [("sleep 60", ""), ("exit 3", ""), ("printf 'v1\\377'", "v1\ufffd"), (None, "")]
+)
+def test_a_git_that_hangs_fails_or_is_not_there_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str | None, commit: str
+) -> None:
+    (tmp_path / "bin").mkdir()
+    if script is not None:
+        (tmp_path / "bin" / "git").write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "bin" / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}" + ("" if script is None else ":/usr/bin:/bin"))
+    monkeypatch.setattr(results, "GIT_SECONDS", 0.3)
+    provenance.cache_clear()
+    try:
+        store = Store(tmp_path / "runs.jsonl")
+        store.add(RUN, {"loss": 0.25})
+        (record,) = store
+        assert record["made_by"]["commit"] == commit
+    finally:
+        provenance.cache_clear()
 
 
 def test_two_writers_lose_nothing(tmp_path: Path) -> None:

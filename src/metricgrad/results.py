@@ -20,6 +20,8 @@ import pandas as pd
 from metricgrad._version import __version__
 
 PACKAGES = ("torch", "numpy", "scikit-learn")
+GIT_SECONDS = 5.0
+"""How long git is waited for."""
 
 
 class Store:
@@ -124,9 +126,10 @@ def _commit() -> str:
             ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"],
             capture_output=True,
             text=True,
-            timeout=10,
+            errors="replace",
+            timeout=GIT_SECONDS,
             check=False,
         )
-    except OSError:
+    except (OSError, subprocess.SubprocessError):  # no git, or one that hangs
         return ""
     return asked.stdout.strip()
