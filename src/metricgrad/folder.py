@@ -90,7 +90,7 @@ def save_or_rescue(model: TableClassifier, folder: str | Path) -> Path:
         kept = _rescued(model, Path(folder).absolute())
         if kept is None:
             raise
-        raise OSError(f"{error}; the model was saved in {kept} instead") from error
+        raise OSError(f"{folder} could not be written ({error}); the model was saved in {kept} instead") from error
 
 
 def _rescued(model: TableClassifier, target: Path) -> Path | None:
