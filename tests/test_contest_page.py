@@ -40,6 +40,16 @@ def drawn() -> str:
     return "#chart-fidelity svg circle"
 
 
+def test_a_page_is_replaced_whole(contest: Contest, tmp_path: Path) -> None:
+    page = tmp_path / "index.html"
+    page.write_text("old")
+    with page.open() as reader:
+        write_contest(contest, page)
+        assert reader.read() == "old"
+    assert page.read_text().startswith("<!doctype html>")
+    assert [path.name for path in tmp_path.iterdir()] == ["index.html"]
+
+
 # ---- data ----------------------------------------------------------------------------------------------------------
 
 

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
+import re
 import resource
+import stat
 import subprocess
 import sys
+import threading
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +22,14 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 import metricgrad
 from metricgrad import Recipe, TableClassifier, black_box, load, save
-from metricgrad.folder import CARD, FILES, STATE, WEIGHTS, check_free
+from metricgrad import folder as folder_module
+from metricgrad.folder import CARD, FILES, ROUNDS, STATE, WEIGHTS, check_free, save_or_rescue
 
+DATA = Path(__file__).with_name("data")
 QUICK = Recipe(warmup=30, rounds=0, learning_rate=0.05)
 RNG = np.random.default_rng(0)
 FRAME = pd.DataFrame(
@@ -103,6 +111,63 @@ def test_the_metric_of_a_function_is_kept_by_name_and_given_again_to_score(tmp_p
     assert after.score(FRAME) == before.score(FRAME)
 
 
+def test_a_folder_of_version_0_1_0_which_has_no_hash_predicts_as_it_did() -> None:
+    stored = pd.read_csv(DATA / "model-0.1.0.csv")
+    assert "weights_sha256" not in json.loads((DATA / "model-0.1.0" / STATE).read_text())
+    model = load(DATA / "model-0.1.0")
+    np.testing.assert_allclose(model.decision_function(stored), stored["score"], rtol=1e-9)
+    np.testing.assert_array_equal(model.predict(stored), stored["label"])
+    assert [done.steps for done in model.model_.history_] == [30, 60, 90, 120]
+
+
+def test_what_is_written_in_the_name_of_a_metric_is_not_read_as_mathematics(tmp_path: Path) -> None:
+    def found(y_true: Any, y_pred: Any) -> float:
+        return float((y_true * y_pred).sum())
+
+    metric = black_box(found, name="$x_{$", label="$x_{$", higher_is_better=True, labels=True)
+    assert load(save(fitted(metric), tmp_path / "model")).metric == "$x_{$"
+
+
+def test_a_picture_that_cannot_be_drawn_costs_no_model(
+    model: TableClassifier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*given: Any) -> Any:
+        raise RuntimeError("no font")
+
+    monkeypatch.setattr(folder_module, "plot_convergence", broken)
+    with pytest.warns(UserWarning, match="the curve of the training could not be drawn: no font"):
+        folder = save(model, tmp_path / "model")
+    assert load(folder).score(FRAME) == model.score(FRAME)
+
+
+def test_numbers_of_numpy_in_a_recipe_are_saved(tmp_path: Path) -> None:
+    own = Recipe(warmup=np.int64(30), rounds=0, learning_rate=np.float32(0.05))
+    assert load(save(fitted(recipe=own), tmp_path / "model")).recipe == own
+
+
+def test_of_a_long_history_the_best_the_last_and_some_in_between_are_saved(tmp_path: Path) -> None:
+    long = fitted()
+    done = long.model_.history_[-1]
+    losses = [0.5] * (2 * ROUNDS)
+    losses[77] = 0.25
+    long.model_.history_ = [replace(done, steps=n, validation=loss) for n, loss in enumerate(losses)]
+    kept = load(save(long, tmp_path / "model")).model_.history_
+    assert len(kept) <= ROUNDS
+    assert (kept[0].steps, kept[-1].steps) == (0, 2 * ROUNDS - 1)
+    assert min(kept, key=lambda each: each.validation).steps == 77
+
+
+def test_a_model_that_cannot_be_loaded_again_is_not_saved(folder: Path) -> None:
+    diverged = fitted()
+    diverged.model_.network_.body.weight.data[0, 0] = torch.nan
+    with pytest.raises(
+        ValueError, match=r"model: expected one that can be loaded again, got network.weight: expected finite numbers"
+    ):
+        save(diverged, folder)
+    assert load(folder).metric == "f1"
+    assert [path.name for path in folder.parent.iterdir()] == ["model"]
+
+
 def test_a_module_of_the_users_own_is_not_kept(tmp_path: Path) -> None:
     own = fitted(model=lambda features: torch.nn.Linear(features, 1))
     with pytest.raises(ValueError, match="model: expected mlp, small, linear to be kept without code"):
@@ -151,6 +216,62 @@ def test_when_the_last_rename_fails_the_old_model_comes_back(folder: Path, monke
     assert [path.name for path in folder.parent.iterdir()] == ["model"]
 
 
+@pytest.mark.parametrize("mask", [0o022, 0o027, 0o077])
+def test_modes_are_those_the_umask_leaves(model: TableClassifier, tmp_path: Path, mask: int) -> None:
+    before = os.umask(mask)
+    try:
+        folder = save(model, tmp_path / "model")
+        again = save(model, folder)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(again.stat().st_mode) == 0o777 & ~mask
+    assert {stat.S_IMODE(path.stat().st_mode) for path in again.iterdir()} == {0o666 & ~mask}
+
+
+def test_a_model_whose_folder_cannot_be_written_any_more_is_saved_elsewhere(
+    model: TableClassifier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = tmp_path / "taken"
+    taken.write_text("a file by now")
+    with pytest.raises(OSError, match=r"expected a folder, got the file .*; the model was saved in ") as raised:
+        save_or_rescue(model, taken)
+    kept = re.search(r"saved in (\S+) instead", str(raised.value))
+    assert kept is not None
+    assert Path(kept[1]).parent == tmp_path
+    assert load(kept[1]).score(FRAME) == model.score(FRAME)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    with pytest.raises(OSError, match=r"; the model was saved in \S+/temporary/model-\S+ instead"):
+        save_or_rescue(model, taken / "model")
+    assert load(next((tmp_path / "temporary").iterdir())).score(FRAME) == model.score(FRAME)
+
+
+def test_what_cannot_be_saved_anywhere_is_said_as_it_is(tmp_path: Path) -> None:
+    own = fitted(model=lambda features: torch.nn.Linear(features, 1))
+    with pytest.raises(ValueError, match="model: expected mlp, small, linear to be kept without code"):
+        save_or_rescue(own, tmp_path / "model")
+
+
+def test_a_reader_finds_a_whole_model_however_often_it_is_replaced(folder: Path, model: TableClassifier) -> None:
+    other = fitted("mcc")
+    expected = {"f1": model.decision_function(FRAME), "mcc": other.decision_function(FRAME)}
+    done = threading.Event()
+
+    def replace_it() -> None:
+        for number in range(6):
+            save((model, other)[number % 2], folder)
+        done.set()
+
+    writer = threading.Thread(target=replace_it)
+    writer.start()
+    found = set()
+    while not done.is_set():
+        read = load(folder)
+        np.testing.assert_array_equal(read.decision_function(FRAME), expected[read.metric])
+        found.add(read.metric)
+    writer.join()
+    assert found == {"f1", "mcc"}
+
+
 def test_a_folder_with_anything_else_in_it_is_never_replaced(folder: Path, model: TableClassifier) -> None:
     (folder / "thesis.doc").write_text("years of work")
     with pytest.raises(
@@ -183,7 +304,7 @@ def test_a_pickle_in_place_of_any_file_is_never_run(folder: Path) -> None:
     for name in (STATE, WEIGHTS):
         before = (folder / name).read_bytes()
         (folder / name).write_bytes(bomb)
-        with pytest.raises(ValueError, match="expected a model saved by metricgrad, got"):
+        with pytest.raises(ValueError, match=f"{name}: expected"):
             load(folder)
         (folder / name).write_bytes(before)
     for name in ("model.pkl", "model.joblib", "__init__.py", "metricgrad.py", CARD):
@@ -234,48 +355,77 @@ def leaves(state: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 junk = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=5), st.just([]), st.just({})
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5), st.just([]), st.just({}), st.just([None])
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+def loads_or_is_refused(folder: Path) -> bool:
+    """Whether a folder loads, as a model with finite scores; if not, one line names a file of it, and nothing else."""
+    begun, said = time.perf_counter(), ""
+    try:
+        again = load(folder)
+    except ValueError as error:
+        said = str(error)
+    assert time.perf_counter() - begun < 5
+    if said:
+        assert re.match(rf"{re.escape(str(folder))}/(model.json|weights.safetensors): .{{,900}}$", said)
+        return False
+    assert np.isfinite(again.decision_function(FRAME)).all()
+    assert set(again.predict(FRAME)) <= set(again.classes_)
+    return True
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
-def test_any_damage_to_the_state_is_a_value_error_or_harmless(folder: Path, data: st.DataObject) -> None:
+def test_any_field_of_another_type_is_refused_by_name_or_harmless(folder: Path, data: st.DataObject) -> None:
     whole = (folder / STATE).read_text()
     state = json.loads(whole)
     path = data.draw(st.sampled_from(leaves(state)[1:]))
     inner = state
     for step in path[:-1]:
         inner = inner[step]
-    inner[path[-1]] = data.draw(junk)
+    if data.draw(st.booleans()):
+        inner[path[-1]] = data.draw(junk)
+    else:
+        del inner[path[-1]]
     (folder / STATE).write_text(json.dumps(state))
-    try:
-        again: Any = load(folder)
-    except ValueError:
-        again = None
-    finally:
-        (folder / STATE).write_text(whole)
-    assert again is None or isinstance(again, TableClassifier)
+    loads_or_is_refused(folder)
+    (folder / STATE).write_text(whole)
 
 
-def test_damaged_weights_are_refused(folder: Path) -> None:
-    weights = load_file(folder / WEIGHTS)
-    for changed in (
-        {key: value[..., :1].clone() for key, value in weights.items()},
-        {key: value * torch.nan for key, value in weights.items()},
-        {key: value for key, value in weights.items() if key != "scale"},
-        {},
-    ):
-        save_file(changed, folder / WEIGHTS)
-        with pytest.raises(ValueError, match="expected a model saved by metricgrad, got"):
-            load(folder)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.sampled_from([STATE, WEIGHTS]), st.data())
+def test_flipped_bits_and_cut_files_are_refused_or_harmless(folder: Path, name: str, data: st.DataObject) -> None:
+    whole = (folder / name).read_bytes()
+    changed = bytearray(whole)
+    for _ in range(data.draw(st.integers(0, 3))):
+        changed[data.draw(st.integers(0, len(whole) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    cut = data.draw(st.one_of(st.just(len(whole)), st.integers(0, len(whole))))
+    (folder / name).write_bytes(bytes(changed[:cut]))
+    loaded = loads_or_is_refused(folder)
+    if name == WEIGHTS:
+        assert loaded == (bytes(changed[:cut]) == whole)  # they have a hash
+    (folder / name).write_bytes(whole)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_flipped_bits_of_weights_without_a_hash_are_refused_or_harmless(folder: Path, data: st.DataObject) -> None:
+    state, whole = (folder / STATE).read_text(), (folder / WEIGHTS).read_bytes()
+    (folder / STATE).write_text(json.dumps({k: v for k, v in json.loads(state).items() if k != "weights_sha256"}))
+    changed = bytearray(whole)
+    changed[data.draw(st.integers(0, len(whole) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    (folder / WEIGHTS).write_bytes(bytes(changed))
+    loads_or_is_refused(folder)
+    (folder / WEIGHTS).write_bytes(whole)
+    (folder / STATE).write_text(state)
 
 
 def test_what_is_no_model_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="expected a model folder, got nothing at"):
         load(tmp_path)
     (tmp_path / STATE).write_text('{"format": 99}')
-    with pytest.raises(ValueError, match="got format 99, which another version of metricgrad may know"):
+    with pytest.raises(ValueError, match="format: expected 1, or the version of metricgrad that wrote it, got 99"):
         load(tmp_path)
 
 

@@ -15,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from metricgrad.columns import Column, Schema
+from metricgrad.manifest import Field
 from metricgrad.preparation import FARTHEST, LEVELS, Preparation, prepared
 from metricgrad.reading import TableError
 
@@ -111,7 +112,7 @@ def test_what_was_learned_comes_back_from_json(columns: dict[str, list[Any]]) ->
     except TableError:
         return
     state = json.loads(json.dumps(preparation.state(), allow_nan=False))
-    again = prepared(preparation.schema_, state).transform(frame)
+    again = prepared(preparation.schema_, Field(state)).transform(frame)
     assert np.isfinite(again).all()
     np.testing.assert_array_equal(again, preparation.transform(frame))
 
@@ -130,5 +131,5 @@ def test_what_was_learned_comes_back_from_json(columns: dict[str, list[Any]]) ->
 )
 def test_a_state_that_cannot_be_is_refused(change: dict[str, Any]) -> None:
     preparation = Preparation().fit(pd.DataFrame({"a": [1, 2, 4]}))
-    with pytest.raises(ValueError, match=r"a column of kind|centre or scale|an encoder for other columns"):
-        prepared(preparation.schema_, [{**preparation.state()[0], **change}])
+    with pytest.raises(ValueError, match=r"\[0\]\.(kind|form|scale|fill\[0\]|centre|name): expected"):
+        prepared(preparation.schema_, Field(json.loads(json.dumps([{**preparation.state()[0], **change}]))))

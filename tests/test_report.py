@@ -24,6 +24,24 @@ def test_the_best_value_of_each_metric_is_bold_whichever_way_is_better(tmp_path:
     assert "<td>0.2000</td><td><strong>0.1000</strong></td>" in text
 
 
+def test_a_page_is_replaced_whole_and_nothing_stays_beside_it(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    page.write_text("old")
+    reader = page.open()  # who reads the old page goes on reading it: its file is not written into
+    write_demo_page(page, "t", "kept b", {"a": {"f1": 0.1}}, {})
+    assert reader.read() == "old"
+    reader.close()
+    store = small(tmp_path / "results")
+    report = tmp_path / "results" / "index.html"
+    report.write_text("old")
+    with report.open() as reader:
+        write_report(store, report, figures=False)
+        assert reader.read() == "old"
+    assert report.read_text().startswith("<!doctype html>")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["page.html", "results"]
+    assert sorted(path.name for path in report.parent.iterdir()) == ["index.html", "runs.jsonl"]
+
+
 def test_all_text_is_escaped(tmp_path: Path) -> None:
     picture = tmp_path / "p.png"
     picture.write_bytes(b"\x89PNG")

@@ -76,17 +76,26 @@ def test_a_line_that_is_not_a_record_is_skipped_by_every_reader_which_says_so(li
             assert read() == expected
 
 
-def test_a_git_that_hangs_or_fails_costs_no_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    slow = tmp_path / "git"
-    slow.write_text("#!/bin/sh\nexec sleep 60\n")
-    slow.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.setattr(results, "GIT_SECONDS", 0.2)
-    results.provenance.cache_clear()
+@pytest.mark.parametrize(
+    ("script", "commit"), [("sleep 60", ""), ("exit 3", ""), ("printf 'v1\\377'", "v1\ufffd"), (None, "")]
+)
+def test_a_git_that_hangs_fails_or_is_not_there_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str | None, commit: str
+) -> None:
+    (tmp_path / "bin").mkdir()
+    if script is not None:
+        (tmp_path / "bin" / "git").write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "bin" / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}" + ("" if script is None else ":/usr/bin:/bin"))
+    monkeypatch.setattr(results, "GIT_SECONDS", 0.3)
+    provenance.cache_clear()
     try:
-        assert results.provenance()["commit"] == ""
+        store = Store(tmp_path / "runs.jsonl")
+        store.add(RUN, {"loss": 0.25})
+        (record,) = store
+        assert record["made_by"]["commit"] == commit
     finally:
-        results.provenance.cache_clear()
+        provenance.cache_clear()
 
 
 def test_two_writers_lose_nothing(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -233,6 +234,58 @@ def test_an_output_that_cannot_be_written_is_refused_before_training(here: Path)
         assert done.exit_code == 2
         assert message in done.stderr
     assert (here / "folder" / "thesis.doc").read_text() == "mine"
+
+
+def test_a_metric_of_several_classes_is_refused_before_training(here: Path) -> None:
+    endless = ["--recipe", "warmup=1000000000"]
+    for metric in ("macro_f1", "label_map", "ndcg"):
+        done = run("fit", "churn.csv", "--target", "churn", "--metric", metric, "--out", "model", *endless)
+        assert done.exit_code == 2
+        assert "metric: expected one for two classes, such as 'f1', got" in done.stderr
+    assert sorted(os.listdir(here)) == ["churn.csv"]
+
+
+def test_a_model_whose_folder_was_taken_while_it_trained_is_saved_beside_it(here: Path) -> None:
+    (here / "mine.py").write_text(
+        "from pathlib import Path\n"
+        "def gain(y_true, y_pred):\n"
+        "    Path('model').mkdir(exist_ok=True)\n"
+        "    Path('model/thesis.doc').write_text('years of work')\n"
+        "    return float((9 * y_true * y_pred - y_pred).sum())\n"
+        "gain.higher_is_better = True\n"
+    )
+    (here / "model").mkdir()
+    done = run("fit", "churn.csv", "--target", "churn", "--metric", "mine.py:gain", "--out", "model/deep", *QUICK)
+    assert done.exit_code == 0, done.output
+    (here / "model" / "thesis.doc").unlink()
+    shutil.rmtree(here / "model" / "deep")
+    done = run("fit", "churn.csv", "--target", "churn", "--metric", "mine.py:gain", "--out", "model", *QUICK)
+    assert done.exit_code == 2
+    assert "model could not be written (out: expected a new folder or a model folder, " in done.stderr
+    assert "which holds 'thesis.doc'); the model was saved in " in done.stderr
+    kept = re.search(r"saved in (\S+) instead", done.stderr)
+    assert kept is not None
+    assert Path(kept[1]).parent == here
+    assert run("predict", kept[1], "churn.csv", "--out", "scores.csv").exit_code == 0
+    assert (here / "model" / "thesis.doc").read_text() == "years of work"
+
+
+def test_a_kill_while_a_model_is_replaced_leaves_one_that_predicts_and_the_next_fit_clears_up(here: Path) -> None:
+    first = ["fit", "churn.csv", "--target", "churn", "--out", "model", *QUICK]
+    assert run(*first).exit_code == 0
+    code = (
+        "import os, signal\nfrom pathlib import Path\nfrom metricgrad.cli import app\nrenamed = Path.rename\n"
+        "def rename(self, other):\n    renamed(self, other)\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "Path.rename = rename\napp()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *first, "--metric", "mcc"], capture_output=True, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert not (here / "model").exists()
+    assert run("predict", "model", "churn.csv", "--out", "scores.csv").exit_code == 0
+    assert load("model").metric == "mcc"
+    assert len(os.listdir(here)) == 4
+    assert run(*first).exit_code == 0
+    assert sorted(os.listdir(here)) == ["churn.csv", "model", "scores.csv"]
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "latin-1", "utf-16"])

@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from metricgrad import compare_command, paper_commands, table_commands
 from metricgrad._version import __version__
 from metricgrad.paper_commands import PROBLEM
+from metricgrad.terminal import echo, visible
 
 INTERRUPTED = 130
 
@@ -27,7 +28,7 @@ class OneLineErrors(TyperGroup):
         except Exception as error:
             if not hasattr(error, "format_message"):
                 raise
-            typer.echo(f"metricgrad: error: {' '.join(error.format_message().split())} (see --help)", err=True)
+            echo(f"metricgrad: error: {' '.join(error.format_message().split())} (see --help)", err=True)
             code = PROBLEM
         if standalone_mode:
             sys.exit(code if isinstance(code, int) else 0)
@@ -41,11 +42,11 @@ class OneLineErrors(TyperGroup):
             raise
         except (ValueError, TypeError, OSError) as error:
             if ctx.params.get("traceback"):
-                traceback.print_exception(error)
-            typer.echo(f"metricgrad: error: {one_line(error)}", err=True)
+                echo(*"".join(traceback.format_exception(error)).splitlines(), err=True)
+            echo(f"metricgrad: error: {one_line(error)}", err=True)
             raise typer.Exit(PROBLEM) from None
         except KeyboardInterrupt:
-            typer.echo("metricgrad: interrupted", err=True)
+            echo("metricgrad: interrupted", err=True)
             raise typer.Exit(INTERRUPTED) from None
 
 
@@ -72,7 +73,7 @@ app.add_typer(universal, name="universal")
 def show_version(wanted: bool) -> None:
     """Print the version and leave."""
     if wanted:
-        typer.echo(f"metricgrad {__version__}")
+        echo(f"metricgrad {__version__}")
         raise typer.Exit
 
 
@@ -114,16 +115,15 @@ def demo(
     seed: Annotated[int, typer.Option(min=0, help="Of the split, the networks and the draws.")] = 0,
 ) -> None:
     """Train for F1 on an embedded dataset, beside cross-entropy with the same exact threshold: under a minute."""
-    from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from metricgrad.demo import METHODS, RECIPE, run_demo, said
     from metricgrad.metrics import PAPER, get_metric
+    from metricgrad.screen import Screen
 
     chosen = get_metric(metric)
-    typer.echo(
-        f"digits8: is it an eight? {chosen.label} is what counts. The paper's network, {RECIPE.steps:,} steps each."
-    )
+    echo(f"digits8: is it an eight? {chosen.label} is what counts. The paper's network, {RECIPE.steps:,} steps each.")
     runs = run_demo(out, metric, seed)
     table = Table(title="Test rows, looked at once (best in bold)")
     table.add_column("metric", no_wrap=True)
@@ -132,16 +132,16 @@ def demo(
     for name in dict.fromkeys((chosen.name, *PAPER)):
         known = get_metric(name)
         losses = [run.losses[name] for run in runs]
-        cells = [f"[bold]{known.value(x):.4f}[/]" if x == min(losses) else f"{known.value(x):.4f}" for x in losses]
+        cells = [Text(f"{known.value(x):.4f}", "bold" if x == min(losses) else "") for x in losses]
         table.add_row(known.label + ("" if known.higher_is_better else " (lower is better)"), *cells)
     table.add_row("seconds", *(f"{run.seconds:.0f}" for run in runs))
-    Console().print(table)
-    typer.echo(said(runs[-1]))
-    typer.echo(
+    Screen().print(table)
+    echo(said(runs[-1]))
+    echo(
         f"Only {runs[0].positives} test rows are positive, and the network fits this data easily: take a small "
         "difference for noise. README.md says where it helps."
     )
-    typer.echo(f"The page, the pictures and the model are in {out}: open {out / 'index.html'}.")
+    echo(f"The page, the pictures and the model are in {out}: open {out / 'index.html'}.")
 
 
 # ---- what there is -------------------------------------------------------------------------------------------------
@@ -158,11 +158,11 @@ def metrics() -> None:
         cut = "the offsets matter" if metric.task.outputs else "the threshold matters"
         task = "" if metric.task == BINARY else f"; of {metric.task.name}"
         decided = f"; {cut}" if metric.thresholded else ""
-        typer.echo(f"{metric.name:<33}{metric.label}, {better}{decided}{task}\n    {metric.explanation}")
-    typer.echo(f"\nOther names: {', '.join(f'{alias} = {name}' for alias, name in ALIASES.items())}.")
-    typer.echo(f"{', '.join(FAMILIES)} take any other number: f_beta(0.5).")
-    typer.echo("Where the threshold matters, best_f1 and the like cut each set at its own best threshold;")
-    typer.echo("where offsets of the classes or labels do, best_macro_f1 and the like take the best of each set.")
+        echo(f"{metric.name:<33}{metric.label}, {better}{decided}{task}", f"    {metric.explanation}")
+    echo("", f"Other names: {', '.join(f'{alias} = {name}' for alias, name in ALIASES.items())}.")
+    echo(f"{', '.join(FAMILIES)} take any other number: f_beta(0.5).")
+    echo("Where the threshold matters, best_f1 and the like cut each set at its own best threshold;")
+    echo("where offsets of the classes or labels do, best_macro_f1 and the like take the best of each set.")
 
 
 # ---- universal surrogates ------------------------------------------------------------------------------------------
@@ -197,16 +197,16 @@ def universal_fit(
             report("surrogates", done, len(chosen))
             gap, spearman = _fidelity(entry)
             # Not typer's echo, which would write through the bars.
-            print(f"{name}: gap {gap}, Spearman {spearman}, {out / entry['file']}", flush=True)
+            print(visible(f"{name}: gap {gap}, Spearman {spearman}, {out / entry['file']}"), flush=True)
 
 
 @universal.command("list")
 def universal_list() -> None:
     """List the bundled surrogates: how far each is from its metric on random sets it has not seen."""
-    from rich.console import Console
     from rich.table import Table
 
     from metricgrad.bundle import bundled_index
+    from metricgrad.screen import Screen
 
     table = Table(title="Bundled universal surrogates, on unseen random sets of 400 rows")
     table.add_column("metric", no_wrap=True)
@@ -215,7 +215,7 @@ def universal_list() -> None:
     for name, entry in bundled_index().items():
         fitting = entry["fitting"]
         table.add_row(name, *_fidelity(entry), f"{8 * fitting['families']:,}", f"{fitting['steps']:,}")
-    Console().print(table)
+    Screen().print(table)
 
 
 def _fidelity(entry: dict[str, Any]) -> tuple[str, str]:

@@ -19,6 +19,7 @@ from metricgrad.table_commands import (
     command_line,
     recipe_of,
 )
+from metricgrad.terminal import echo
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -43,12 +44,12 @@ def compare(
     jobs: Annotated[int | None, typer.Option(min=1, help="Splits at a time; one a core.")] = None,
 ) -> None:
     """Say whether training for the metric is worth it on your table: against cross-entropy and others, many splits."""
-    from rich.console import Console
-
     from metricgrad import compare as compared
+    from metricgrad.atomic import write_whole
     from metricgrad.contest_page import write_contest
     from metricgrad.metric_specs import read_metric
     from metricgrad.reading import read_table
+    from metricgrad.screen import Screen
 
     contest = compared(
         read_table(data),
@@ -68,12 +69,12 @@ def compare(
         verbose=True,
     )
     write_contest(contest, out / "index.html", command_line())
-    contest.table().to_csv(out / "trials.csv", index=False)
+    write_whole(out / "trials.csv", contest.table().to_csv(index=False))
     for remark in contest.remarks:
-        typer.echo(remark)
-    Console().print(_table(contest))
-    typer.echo(contest.verdict)
-    typer.echo(f"The page and every number are in {out}: open {out / 'index.html'}.")
+        echo(remark)
+    Screen().print(_table(contest))
+    echo(contest.verdict)
+    echo(f"The page and every number are in {out}: open {out / 'index.html'}.")
 
 
 def _table(contest: Contest) -> Table:

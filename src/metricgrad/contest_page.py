@@ -12,6 +12,7 @@ import torch
 from scipy.stats import spearmanr
 
 from metricgrad._version import __version__
+from metricgrad.atomic import write_whole
 from metricgrad.contest import Contest
 from metricgrad.contest_charts import chart_data
 from metricgrad.intervals import signed
@@ -53,7 +54,7 @@ def write_contest(contest: Contest, path: str | Path, command: str = "") -> None
         data=chart_data(contest),
     )
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    Path(path).write_text(text, encoding="utf-8")
+    write_whole(path, text)
 
 
 def _body(contest: Contest, title: str, command: str) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
-import tempfile
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
+from metricgrad.atomic import write_whole
 from metricgrad.table_classifier import TableClassifier
 
 NAMES = "features.json"
@@ -55,8 +56,7 @@ def export(model: TableClassifier, path: str | Path) -> Path:
     module = Shifted(inner.network_.body, centre, scale, float(inner.threshold_)).eval()
     example = torch.zeros(2, len(names), dtype=torch.float32)
     program = torch.export.export(module, (example,), dynamic_shapes={"features": {0: torch.export.Dim("rows", min=1)}})
-    with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.absolute().parent) as beside:
-        written = Path(beside) / "model.pt2"
-        torch.export.save(program, written, extra_files={NAMES: json.dumps(names)})
-        written.replace(target)
+    written = io.BytesIO()
+    torch.export.save(program, written, extra_files={NAMES: json.dumps(names)})
+    write_whole(target, written.getvalue())
     return target

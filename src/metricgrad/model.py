@@ -42,7 +42,7 @@ class Scorer(nn.Module):
 
     def _judged(self, rows: Tensor) -> Tensor:
         """Score rows as the body does in evaluation mode, with fewer passes over memory: -> `(n, outputs)`."""
-        (*hidden, last), slope = folded((layer, _tensors(layer)) for layer in layers_of(self.body))
+        (*hidden, last), slope = folded((layer, tensors_of(layer)) for layer in layers_of(self.body))
         parts = []
         for part in rows.split(CHUNK):
             for dense in hidden:
@@ -100,7 +100,8 @@ def folded(
     return dense, slope
 
 
-def _tensors(layer: nn.Module) -> dict[str, Tensor]:
+def tensors_of(layer: nn.Module) -> dict[str, Tensor]:
+    """Return the parameters and buffers of a layer by name."""
     return dict((*layer.named_parameters(), *layer.named_buffers()))
 
 

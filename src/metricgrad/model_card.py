@@ -9,6 +9,7 @@ from typing import Any
 from metricgrad.columns import DROPPED, USED
 from metricgrad.metrics import Metric
 from metricgrad.table_classifier import TableClassifier
+from metricgrad.terminal import visible
 
 CURVE = "validation.png"
 SHOWN = 200
@@ -67,6 +68,6 @@ def _kind(kind: str) -> str:
 
 
 def _text(value: Any) -> str:
-    """Write a value of the user's so that it is nothing but text in Markdown."""
-    plain = html.escape(" ".join(str(value).split()), quote=False)
+    """Write a value of the user's so that it is nothing but text in Markdown, and on a terminal."""
+    plain = html.escape(visible(" ".join(str(value).split())), quote=False)
     return re.sub(r"([\\`*_\[\]#!|~])", r"\\\1", plain)

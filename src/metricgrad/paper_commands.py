@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from metricgrad.table_commands import command_line
+from metricgrad.terminal import echo
 
 if TYPE_CHECKING:
     from metricgrad.datasets import TableRow
@@ -23,10 +24,10 @@ def data(
     ] = None,
 ) -> None:
     """Show Table 1: the datasets held here beside the paper's, and what is missing or partial."""
-    from rich.console import Console
     from rich.table import Table
 
     from metricgrad.datasets import table1
+    from metricgrad.screen import Screen
 
     rows = table1(data_dir)
     table = Table(title="Table 1: ours / the paper's (- where there is none)")
@@ -36,10 +37,10 @@ def data(
     table.add_column("state")
     for row in rows:
         table.add_row(row.name, *_counts(row), _state(row))
-    Console().print(table)
+    Screen().print(table)
     for row in rows:
         for note in _notes(row):
-            typer.echo(f"{row.name}: {note}")
+            echo(f"{row.name}: {note}")
 
 
 def _counts(row: TableRow) -> tuple[str, str, str]:
@@ -111,13 +112,13 @@ def reproduce(
     for figure in FIGURES:
         if target in (figure, "all"):
             dataset, metric = (_names(datasets) or ["digits8"])[0], (_names(metrics) or ["f1"])[0]
-            typer.echo(f"drawing {figure} ...", err=True)
+            echo(f"drawing {figure} ...", err=True)
             for file in draw(figure, results, dataset, metric, plan.recipe):
-                typer.echo(f"{figure}: {file}")
+                echo(f"{figure}: {file}")
     if not plan.runs:
         return
     if plan.absent:
-        typer.echo(f"Left out, for they are not held here: {', '.join(plan.absent)}.", err=True)
+        echo(f"Left out, for they are not held here: {', '.join(plan.absent)}.", err=True)
     store = Store(results / FILE)
     called = command_line()
     _carry_out(carry_out(plan, store, command=called, engine=engine, n_jobs=jobs, address=address), store)
@@ -140,24 +141,23 @@ def _carry_out(progress: Any, store: Any) -> None:
             for done, total in progress:
                 report("runs", done, total)
         except KeyboardInterrupt:
-            typer.echo(f"Every finished run is in {store.path}; the same command goes on from there.", err=True)
+            echo(f"Every finished run is in {store.path}; the same command goes on from there.", err=True)
             raise
         except JobsFailed as error:
-            typer.echo(f"metricgrad: error: {error}\nThe same command tries them again.", err=True)
+            echo(*f"metricgrad: error: {error}".splitlines(), "The same command tries them again.", err=True)
             raise typer.Exit(PROBLEM) from None
 
 
 def _show_tables(store: Any, wanted: list[str], plan: Any) -> None:
     """Print the tables a plan was made for, and how they compare with the paper's."""
-    from rich.console import Console
-
     from metricgrad import tables
     from metricgrad.comparison import compare
     from metricgrad.records import Setting
     from metricgrad.rendering import as_rich, comparison_grid, table_grid
+    from metricgrad.screen import Screen
 
     setting = Setting.of(plan.runs[0].as_dict())
-    console = Console() if Console().is_terminal else Console(width=160)
+    console = Screen() if Screen().is_terminal else Screen(width=160)
     for protocol in plan.protocols:
         for name in wanted:
             table = getattr(tables, name)(store, protocol, setting, plan.datasets)
@@ -172,7 +172,7 @@ def _write_report(results: Path, out: Path) -> None:
     from metricgrad.report import write_report
 
     count = write_report(results, out)
-    typer.echo(f"{count:,} runs are in {results}: open {out}.")
+    echo(f"{count:,} runs are in {results}: open {out}.")
 
 
 # ---- the report ----------------------------------------------------------------------------------------------------

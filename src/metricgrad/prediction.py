@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import re
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,15 +14,22 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from metricgrad.atomic import replacing
 from metricgrad.cells import numbers
 from metricgrad.columns import listed
 from metricgrad.reading import TableError, read_chunks
 from metricgrad.table_classifier import TableClassifier, as_frame
 from metricgrad.target import check_column
+from metricgrad.terminal import visible
 
-FORMULA = re.compile(r"^[=+\-@\t\r]")
-"""How a cell begins that a spreadsheet would take for a formula."""
-NUMBER = re.compile(r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$")
+BLANK = r"[\s\x00-\x20\x7f-\xa0\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff]*"
+"""What a spreadsheet may pass over where a cell begins: white space, control characters and what has no width."""
+FORMULA = re.compile(BLANK + r"[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20\ufe66\ufe62\ufe63\ufe6b]")
+"""How a cell begins that a spreadsheet would take for a formula: = + - @, also as full-width or small forms."""
+NUMBER = re.compile(r" *[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)? *")
+OWN = ("row", "score", "label")
+"""Columns of predictions beside the ids."""
+LINE_END = "\r\n"
 Tell = Callable[[str], object]
 
 
@@ -31,7 +38,9 @@ def write_predictions(
 ) -> int:
     """Score a file row by row into a CSV file with the columns `row`, ids, `score` and `label`; return how many rows.
 
-    Written beside and then renamed, so that a file is whole or not there; `-` is standard output.
+    Written beside and then renamed, so that a file is whole or not there; `-` is standard output. No cell is a formula
+    to a spreadsheet, and every cell that holds a line break is quoted. An id named as one of the other columns is
+    written as `NAME (id)`.
 
     Parameters
     ----------
@@ -45,13 +54,14 @@ def write_predictions(
         Told in a line of columns that are not used.
     """
     rows = 0
-    with _replacing(out) as file:
+    with _opened(out) as file:
         for frame in checked_chunks(model, data, tell):
             for name in ids:
                 check_column(name, list(frame.columns), "id")
             named = ids or [name for name in model.pipeline_[0].schema_.ids if name in frame.columns]
             part = predicted(model, frame, named, rows)
-            part.to_csv(file, index=False, header=not rows, lineterminator="\n")
+            # With this line end, csv quotes cells with either of its characters, whatever the version of Python.
+            part.to_csv(file, index=False, header=not rows, lineterminator=LINE_END)
             rows += len(part)
     return rows
 
@@ -59,21 +69,42 @@ def write_predictions(
 def predicted(model: TableClassifier, frame: pd.DataFrame, ids: Sequence[str] = (), before: int = 0) -> pd.DataFrame:
     """Return row numbers from 1 on, ids, scores and labels; nothing in it is a formula to a spreadsheet."""
     scores = model.decision_function(frame)
-    part: pd.DataFrame = pd.DataFrame({"row": np.arange(before + 1, before + len(frame) + 1)})
-    for name in ids:
-        part[harmless(name)] = frame[name].map(harmless, na_action="ignore").to_numpy()
-    part["score"] = scores
-    part["label"] = np.array([harmless(label) for label in model.classes_], dtype=object)[(scores >= 0).astype(int)]
+    labels = np.array([harmless(label) for label in model.classes_], dtype=object)
+    columns = [
+        np.arange(before + 1, before + len(frame) + 1),
+        *(frame[name].map(harmless, na_action="ignore").to_numpy() for name in ids),
+        scores,
+        labels[(scores >= 0).astype(int)],
+    ]
+    part: pd.DataFrame = pd.DataFrame(dict(enumerate(columns)))
+    part.columns = pd.Index([OWN[0], *_names(ids), *OWN[1:]])
     return part
 
 
-def harmless(value: Any) -> Any:
-    """Put an apostrophe before text that a spreadsheet would run; numbers stay as they are.
+def _names(ids: Sequence[str]) -> list[str]:
+    """Return the names of ids as they are written, each once."""
+    taken, names = set(OWN), []
+    for name in ids:
+        safe = harmless(name)
+        while safe in taken:
+            safe = f"{safe} (id)"
+        taken.add(safe)
+        names.append(safe)
+    return names
 
-    >>> harmless("=1+1"), harmless("-3.5"), harmless("a-b")
-    ("'=1+1", '-3.5', 'a-b')
+
+def harmless(value: Any) -> Any:
+    """Put an apostrophe before what a spreadsheet would run; numbers stay as they are.
+
+    The character NUL, at which some readers of CSV end a cell or fail, becomes U+FFFD.
+
+    >>> harmless("=1+1"), harmless(" @sum"), harmless("-3.5"), harmless("a-b")
+    ("'=1+1", "' @sum", '-3.5', 'a-b')
     """
-    return f"'{value}" if isinstance(value, str) and FORMULA.match(value) and not NUMBER.match(value) else value
+    text = str(value)
+    if FORMULA.match(text) and not NUMBER.fullmatch(text):
+        value = f"'{text}"
+    return value.replace("\0", "\ufffd") if isinstance(value, str) else value
 
 
 def judged(
@@ -113,23 +144,24 @@ def checked_chunks(model: TableClassifier, data: str | Path, tell: Tell) -> Iter
         yield frame
 
 
+class _Lines(io.TextIOBase):
+    """A file of text that csv writes a row at a time to: line ends are those of Unix, and a terminal is not steered."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self.file, self.shown = file, visible if file.isatty() else str
+
+    def write(self, row: str) -> int:
+        """Write one row."""
+        return self.file.write(self.shown(row.removesuffix(LINE_END)) + "\n")
+
+
 @contextmanager
-def _replacing(out: str | Path) -> Iterator[IO[str]]:
+def _opened(out: str | Path) -> Iterator[_Lines]:
     """Open a file that takes its name only when all is written."""
     if str(out) == "-":
-        yield sys.stdout
+        yield _Lines(sys.stdout)
         return
-    target = Path(out)
-    if target.is_dir():
+    if Path(out).is_dir():
         raise TableError(f"out: expected a file, got the folder {str(out)!r}")
-    with tempfile.NamedTemporaryFile(
-        "w", encoding="utf-8", newline="", dir=target.parent, prefix=f".{target.name}.", delete=False
-    ) as file:
-        beside = Path(file.name)
-        try:
-            yield file
-            file.close()
-            beside.chmod(0o644)
-            beside.replace(target)
-        finally:
-            beside.unlink(missing_ok=True)
+    with replacing(out) as beside, beside.open("w", encoding="utf-8", newline="") as file:
+        yield _Lines(file)

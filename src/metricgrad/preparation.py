@@ -6,7 +6,7 @@ running anything.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from metricgrad import cells
 from metricgrad.columns import Column, Schema, infer_columns
+from metricgrad.manifest import Field
 from metricgrad.reading import TableError
 
 Floats = NDArray[np.float64]
@@ -63,7 +64,8 @@ class Numeric:
         """Return the scaled parts, and where cells were missing: `(rows, features)`."""
         parts = PARTS[self.kind](given, self.form)
         gaps = np.isnan(parts)
-        scaled = (np.where(gaps, self.fill, parts) - self.centre) / np.array(self.scale)
+        with np.errstate(over="ignore"):  # what is too large is cut below
+            scaled = (np.where(gaps, self.fill, parts) - self.centre) / np.array(self.scale)
         return np.column_stack((scaled.clip(-FARTHEST, FARTHEST), *([gaps[:, 0]] if self.gaps else [])))
 
     @property
@@ -195,25 +197,35 @@ def _plain(values: Floats) -> tuple[float, ...]:
     return tuple(float(value) for value in values)
 
 
-def prepared(schema: Schema, state: list[Mapping[str, Any]]) -> Preparation:
-    """Return the preparation that had this schema and state."""
-    preparation = Preparation(schema)
-    preparation.schema_, preparation.encoders_ = schema, [_encoder(entry) for entry in state]
-    if [encoder.name for encoder in preparation.encoders_] != schema.names:
-        raise ValueError("an encoder for other columns than those used")
+def prepared(schema: Schema, state: Field) -> Preparation:
+    """Return the preparation that had this schema and state, which may be damaged or invented."""
+    preparation, entries, used = Preparation(schema), state.items(), schema.used
+    if len(entries) != len(used):
+        state.refuse(f"an encoder for each of {len(used):,} columns used")
+    preparation.schema_ = schema
+    preparation.encoders_ = [_encoder(entry, column) for entry, column in zip(entries, used, strict=True)]
     return preparation
 
 
-def _encoder(entry: Mapping[str, Any]) -> Numeric | OneHot:
-    """Return an encoder from plain data, which may be damaged or invented."""
-    name, gaps = str(entry["name"]), bool(entry["gaps"])
-    if entry["encoder"] == "OneHot":
-        return OneHot(name, tuple(str(level) for level in entry["levels"]), bool(entry["others"]), gaps)
-    kind, form = str(entry["kind"]), str(entry["form"])
-    fill, centre, scale = (tuple(float(value) for value in entry[key]) for key in ("fill", "centre", "scale"))
-    parts = len(DATE_PARTS) if kind == "date" else 1
-    if kind not in PARTS or form not in ("", *cells.FORMATS):
-        raise ValueError(f"a column of kind {kind!r} written as {form!r}")
-    if not (len(fill) == len(centre) == len(scale) == parts and np.isfinite((*fill, *centre)).all() and min(scale) > 0):
-        raise ValueError(f"centre or scale of column {name!r} that cannot be")
-    return Numeric(name, kind, form, fill, centre, scale, gaps)
+def _encoder(entry: Field, column: Column) -> Numeric | OneHot:
+    """Return the encoder of a column."""
+    entry["name"].one_of([column.name])
+    if column.kind == "category":
+        entry["encoder"].one_of(["OneHot"])
+        levels = tuple(level.text() for level in entry["levels"].items(LEVELS))
+        return OneHot(column.name, levels, entry["others"].flag(), entry["gaps"].flag())
+    entry["encoder"].one_of(["Numeric"])
+    entry["kind"].one_of([column.kind])
+    entry["form"].one_of([column.form])
+    parts = len(DATE_PARTS) if column.kind == "date" else 1
+    fill, centre, scale = (_numbers(entry[key], parts) for key in ("fill", "centre", "scale"))
+    if min(scale) <= 0:
+        entry["scale"].refuse("positive numbers")
+    return Numeric(column.name, column.kind, column.form, fill, centre, scale, entry["gaps"].flag())
+
+
+def _numbers(entry: Field, parts: int) -> tuple[float, ...]:
+    found = tuple(item.number() for item in entry.items(parts))
+    if len(found) != parts:
+        entry.refuse(f"{parts} numbers")
+    return found

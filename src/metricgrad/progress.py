@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TimeElapsedColumn, TimeRemainingColumn
 
 from metricgrad.markup import tag
+from metricgrad.screen import PlainColumn, Screen
 
 if TYPE_CHECKING:
     from metricgrad.metrics import Metric
@@ -85,16 +85,16 @@ class NotebookBars:
 
 def bar(transient: bool = False) -> Progress | NotebookBars:
     """Return a bar on stderr that says what is done, how much of it, and how long it takes yet; nothing in a file."""
-    screen = Console(stderr=True)
+    screen = Screen(stderr=True)
     if screen.is_jupyter:
         return NotebookBars(transient)
     return Progress(
-        TextColumn("{task.description}"),
+        PlainColumn("{task.description}"),
         BarColumn(bar_width=24),
-        TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+        PlainColumn("{task.completed:.0f}/{task.total:.0f}"),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
+        PlainColumn("{task.fields[note]}"),
         console=screen,
         transient=transient,
         disable=not screen.is_terminal,

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from rich import box
 from rich.console import Group
-from rich.markup import escape
 from rich.table import Table as RichTable
 from rich.text import Text
 
@@ -17,6 +16,7 @@ from metricgrad.metrics import get_metric
 from metricgrad.ranking import Ranking
 from metricgrad.sources import SOURCES
 from metricgrad.tables import Cell, DataRow, Table
+from metricgrad.terminal import visible
 
 NAMES = {
     "sl-u": "SL-U",
@@ -253,12 +253,12 @@ def as_rich(grid: Grid) -> Group:
     grid : Grid
         What to show.
     """
-    table = RichTable(title=escape(grid.title), box=box.SIMPLE_HEAD, padding=0, show_edge=False)
+    table = RichTable(title=Text(visible(grid.title), "table.title"), box=box.SIMPLE_HEAD, padding=0, show_edge=False)
     for i, heading in enumerate(grid.head):
-        table.add_column(escape(heading), justify="left" if i < grid.left else "right", overflow="fold")
+        table.add_column(Text(visible(heading)), justify="left" if i < grid.left else "right", overflow="fold")
     for row in grid.rows:
-        table.add_row(*((f"[bold]{escape(w.text)}[/]" if w.bold else escape(w.text)) + escape(w.after) for w in row))
-    return Group(table, *(Text(sentence) for sentence in grid.below))
+        table.add_row(*(Text.assemble((visible(w.text), "bold" if w.bold else ""), visible(w.after)) for w in row))
+    return Group(table, *(Text(visible(sentence)) for sentence in grid.below))
 
 
 def as_markdown(grid: Grid) -> str:

@@ -9,6 +9,7 @@ from html import escape
 from pathlib import Path
 
 from metricgrad import paper
+from metricgrad.atomic import write_whole
 from metricgrad.comparison import NOISE, compare
 from metricgrad.figures import figure1, figure2
 from metricgrad.markup import boxed, page, tag
@@ -88,7 +89,7 @@ def write_report(results: Store | str | Path, path: str | Path, *, figures: bool
         data=page_data(records, settings, *drawn),
     )
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    Path(path).write_text(text, encoding="utf-8")
+    write_whole(path, text)
     return len(records)
 
 
@@ -220,7 +221,7 @@ def write_demo_page(
         f"<header><h1>{escape(title)}</h1><p>{lead}</p></header><main>{_metric_table(losses)}"
         f"<p>{escape(verdict)}</p>{figures}</main>"
     )
-    path.write_text(page(title, body), encoding="utf-8")
+    write_whole(path, page(title, body))
 
 
 def _metric_table(losses: Mapping[str, Mapping[str, float]]) -> str:

@@ -21,8 +21,8 @@ from metricgrad._version import __version__
 from metricgrad.locking import exclusive
 
 PACKAGES = ("torch", "numpy", "scikit-learn")
-GIT_SECONDS = 10.0
-"""How long git may take to name the commit."""
+GIT_SECONDS = 5.0
+"""How long git is waited for."""
 
 
 class Store:
@@ -143,9 +143,10 @@ def _commit() -> str:
             ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"],
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=GIT_SECONDS,
             check=False,
         )
-    except (OSError, subprocess.SubprocessError):
+    except (OSError, subprocess.SubprocessError):  # no git, or one that hangs
         return ""
     return asked.stdout.strip()

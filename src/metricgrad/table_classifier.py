@@ -24,10 +24,13 @@ from metricgrad.preparation import Preparation, typed
 from metricgrad.reading import TableError, check_names
 from metricgrad.recipe import Recipe
 from metricgrad.splits import group_part, latest_part
+from metricgrad.table_state import check_storable, table_state
 from metricgrad.target import Target, check_column, infer_target
 
 Array = NDArray[Any]
 LOG = logging.getLogger(__name__)
+CELLS = 1 << 24
+"""Encoded cells that are in memory at a time where rows are scored."""
 FEW = 30
 """Positive rows below which the metric on validation rows is mostly noise."""
 
@@ -123,6 +126,11 @@ class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self
         """
         metric, frame = read_metric(self.metric), as_frame(X)
+        if metric.task.name not in ("binary", "columns"):
+            raise ValueError(
+                f"metric: expected one for two classes, such as 'f1', got {metric.name!r}, which is for "
+                f"{metric.task.name} targets; MetricClassifier takes it"
+            )
         beside = {"target": y, "weights": sample_weight, "group": groups, "time": times}
         if groups is not None and times is not None:
             raise TableError("time: expected none where rows are split by group, for a split has one way to go")
@@ -168,8 +176,11 @@ class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             random_state=self.random_state,
             verbose=self.verbose,
         )
-        self.pipeline_ = Pipeline([("preparation", Preparation(schema)), ("model", model)])
-        self.pipeline_.fit(features, targets, model__sample_weight=weights, model__validation=validation)
+        preparation = Preparation(schema).fit(features)
+        check_storable(table_state(stored_name(self.metric), self.target_, preparation))
+        encoded = preparation.transform(features)
+        model.fit(encoded, targets, sample_weight=weights, validation=validation)
+        self.pipeline_ = Pipeline([("preparation", preparation), ("model", model)])
 
     def _note(self, *lines: str) -> None:
         """Keep what was inferred, and log it, so that it can be shown before training begins."""
@@ -203,7 +214,10 @@ class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def decision_function(self, X: Any) -> Array:
         """Return scores, shifted so that the threshold is zero: `(rows,)`; columns are found by name."""
         check_is_fitted(self, "pipeline_")
-        return np.asarray(self.pipeline_.decision_function(as_frame(X)))
+        frame = as_frame(X)
+        rows = max(1, CELLS // self.model_.n_features_in_)
+        parts = (frame[start : start + rows] for start in range(0, max(1, len(frame)), rows))
+        return np.concatenate([np.asarray(self.pipeline_.decision_function(part)) for part in parts])
 
     def predict(self, X: Any) -> Array:
         """Return labels: the positive one where the decision function is at least zero."""
@@ -222,6 +236,11 @@ class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         metric = read_metric(self.metric)
         value = float(metric.value(metric(self.decision_function(frame.iloc[there]), targets[there], weights)))
         return value if metric.higher_is_better else -value
+
+
+def stored_name(metric: Any) -> str:
+    """Return what a metric is called in a model folder: as it was written, or by its name if it is code."""
+    return metric if isinstance(metric, str) else read_metric(metric).name
 
 
 def as_frame(X: Any) -> pd.DataFrame:

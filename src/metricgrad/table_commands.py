@@ -14,6 +14,8 @@ from typing import Annotated, Any
 
 import typer
 
+from metricgrad.terminal import echo
+
 Data = Annotated[str, typer.Argument(help="CSV, TSV, Parquet, Feather, gzip or zip of them, or -.", show_default=False)]
 Folder = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder that fit has written.", show_default=False)]
 Weights = Annotated[str | None, typer.Option(metavar="COL", help="Column that says how much each row counts.")]
@@ -48,7 +50,7 @@ def fit(
     time_limit: Annotated[float | None, typer.Option(metavar="SECONDS", help="Stop training, keep the best.")] = None,
 ) -> None:
     """Train a model for a metric on your own table; Ctrl-C keeps the best so far."""
-    from metricgrad.folder import check_free, save
+    from metricgrad.folder import check_free, save_or_rescue
     from metricgrad.metric_specs import read_metric
     from metricgrad.reading import read_table
     from metricgrad.table_classifier import TableClassifier
@@ -68,14 +70,14 @@ def fit(
     )
     with _told():
         classifier.fit(read_table(data), target, sample_weight=weights, groups=group, times=time)
-    save(classifier, out)
+    save_or_rescue(classifier, out)
     inner = classifier.model_
     if inner.interrupted_:
-        typer.echo("training was stopped before its end; the best model until then is kept")
+        echo("training was stopped before its end; the best model until then is kept")
     if inner.verdict_ is not None:
-        typer.echo(str(inner.verdict_))
-    typer.echo(f"{judge.shown(inner.validation_loss_)} on validation rows, which also chose checkpoint and threshold")
-    typer.echo(f"The model is in {out}: metricgrad predict {out} DATA, or metricgrad.load({str(out)!r}).")
+        echo(str(inner.verdict_))
+    echo(f"{judge.shown(inner.validation_loss_)} on validation rows, which also chose checkpoint and threshold")
+    echo(f"The model is in {out}: metricgrad predict {out} DATA, or metricgrad.load({str(out)!r}).")
 
 
 def predict(
@@ -100,13 +102,13 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Judge a model by rows that have the target: the metric it was trained for, and those of the paper."""
-    from rich.console import Console
     from rich.table import Table
 
     from metricgrad.folder import load
     from metricgrad.metric_specs import read_metric
     from metricgrad.metrics import PAPER
     from metricgrad.prediction import judged
+    from metricgrad.screen import Screen
 
     loaded = load(model)
     own = [] if metric and ".py:" in str(loaded.metric) else [loaded.metric]
@@ -124,13 +126,13 @@ def evaluate(
         "tn": int((~found & (targets == 0)).sum()),
     }
     if as_json:
-        typer.echo(json.dumps({"metrics": values, **counts}))
+        echo(json.dumps({"metrics": values, **counts}))
         return
     table = Table("metric", "value", title=f"{counts['rows']:,} rows, {counts['positive']:,} positive")
     for name, judge in known.items():
         table.add_row(judge.label + ("" if judge.higher_is_better else " (lower is better)"), f"{values[name]:.4f}")
-    Console().print(table)
-    typer.echo(", ".join(f"{name} {counts[name]:,}" for name in ("tp", "fp", "fn", "tn")))
+    Screen().print(table)
+    echo(", ".join(f"{name} {counts[name]:,}" for name in ("tp", "fp", "fn", "tn")))
 
 
 def export(
@@ -144,7 +146,7 @@ def export(
     loaded = load(model)
     exported(loaded, out)
     features = len(loaded.pipeline_[0].get_feature_names_out())
-    typer.echo(f"{out} takes {features:,} features a row, named in the file, and gives scores; at least 0 is positive.")
+    echo(f"{out} takes {features:,} features a row, named in the file, and gives scores; at least 0 is positive.")
 
 
 # ---- what is said and read -----------------------------------------------------------------------------------------
@@ -152,7 +154,7 @@ def export(
 
 def _aside(said: str) -> None:
     """Say something that is not the result."""
-    typer.echo(said, err=True)
+    echo(said, err=True)
 
 
 class _Echo(logging.Handler):
@@ -160,7 +162,7 @@ class _Echo(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Say one note."""
-        typer.echo(record.getMessage())
+        echo(record.getMessage())
 
 
 @contextmanager

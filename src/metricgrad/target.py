@@ -43,6 +43,12 @@ class Target:
         return np.asarray(found)
 
 
+def alike(one: Any, other: Any) -> bool:
+    """Whether two labels are the same word, or one of them is none."""
+    first, second = words(pd.Series([one]))[0], words(pd.Series([other]))[0]
+    return first is None or second is None or first == second
+
+
 def infer_target(
     cells: pd.Series[Any], name: str, positive: Any = None, others: pd.DataFrame | None = None
 ) -> tuple[Target, str]:
@@ -74,7 +80,8 @@ def infer_target(
     chosen, why = _positive(labels, positive)
     rest = len(labels) > 2
     value = _values(cells, labels)
-    target = Target(name, REST if rest else value[next(la for la in labels if la != chosen)], value[chosen], rest)
+    negative = REST if chosen != REST else f"not {REST}"
+    target = Target(name, negative if rest else value[next(la for la in labels if la != chosen)], value[chosen], rest)
     found, total = int(counts[chosen]), int(counts.sum())
     if min(found, total - found) < LEAST:
         rare = chosen if found < LEAST else next(label for label in labels if label != chosen)

@@ -1,0 +1,167 @@
+"""Files and folders that are there whole or not at all: written beside their place, then renamed into it.
+
+What is written beside is named after the process that writes, so that what a killed process left behind can be told
+from what is being written, and is removed the next time.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import secrets
+import shutil
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+DAY = 86_400
+"""Seconds after which whatever was left behind is no longer in use."""
+ATTEMPTS = 100
+"""How often a folder is swapped again if another process was faster."""
+STAGED = re.compile(r"\.metricgrad-(?P<target>[0-9a-f]{8})-(?P<host>[0-9a-f]{8})-(?P<pid>\d+)-[0-9a-f]{8}\.(new|old)")
+
+
+def write_whole(path: str | Path, content: str | bytes) -> Path:
+    """Write a file so that a reader finds the old content or the new one, never a part; return its path."""
+    with replacing(path) as beside:
+        beside.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
+    return Path(path)
+
+
+@contextmanager
+def replacing(path: str | Path) -> Iterator[Path]:
+    """Yield a path to write a file at, which takes its place in the end; a device or a pipe is written directly."""
+    target = Path(path).resolve()
+    if target.exists() and not target.is_file():
+        yield target
+        return
+    remove_leftovers(target)
+    new = staged(target)
+    try:
+        yield new
+        _sync(new)
+        new.replace(target)
+    finally:
+        new.unlink(missing_ok=True)
+
+
+@contextmanager
+def replacing_folder(target: Path) -> Iterator[Path]:
+    """Yield a new folder to fill, which takes the place of another in the end; if anything fails, that one stays."""
+    recover(target)
+    remove_leftovers(target)
+    new = staged(target)
+    new.mkdir()
+    try:
+        yield new
+        for file in new.iterdir():
+            _sync(file)
+        _swap(new, target)
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+
+
+def _swap(new: Path, target: Path) -> None:
+    """Put a folder in the place of another, which comes back if that fails; a kill in between is left to `recover`."""
+    old = new.with_suffix(".old")
+    for attempt in range(ATTEMPTS):
+        with suppress(FileNotFoundError):
+            target.rename(old)
+        try:
+            new.rename(target)
+            break
+        except OSError:
+            if not target.exists():
+                if old.exists():
+                    old.rename(target)
+                raise
+            if attempt == ATTEMPTS - 1:
+                raise
+            shutil.rmtree(old, ignore_errors=True)  # another process has put a folder there, which is newer
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _sync(file: Path) -> None:
+    """Have the content of a file on the disk before its name."""
+    with file.open("rb+") as opened:
+        os.fsync(opened.fileno())
+
+
+# ---- what a killed process leaves ----------------------------------------------------------------------------------
+
+
+def staged(target: Path) -> Path:
+    """Return a new name beside a target, which says what it is for and which process writes it."""
+    return target.with_name(
+        f".metricgrad-{_crc(target.name)}-{_crc(platform.node())}-{os.getpid()}-{secrets.token_hex(4)}.new"
+    )
+
+
+def recover(target: Path) -> None:
+    """Finish the replacement of a folder if the process was killed between its two renames."""
+    if os.path.lexists(target):
+        return
+    for old in _leftovers(target):
+        if old.suffix == ".old":
+            new = old.with_suffix(".new")  # complete, or the old one would still be in its place
+            (new if new.exists() else old).rename(target)
+            return
+
+
+def is_being_replaced(target: Path) -> bool:
+    """Whether a living process is between the two renames that replace a folder."""
+    return any(path.suffix == ".old" and _in_use(path) for path in _beside(target))
+
+
+def remove_leftovers(target: Path) -> None:
+    """Remove what processes that are gone have left beside a target."""
+    for path in _leftovers(target):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            with suppress(OSError):
+                path.unlink()
+
+
+def _leftovers(target: Path) -> list[Path]:
+    return [path for path in _beside(target) if not _in_use(path)]
+
+
+def _beside(target: Path) -> list[Path]:
+    """Return what was written beside a target, to take its place."""
+    with suppress(OSError):
+        found = ((STAGED.fullmatch(name), name) for name in sorted(os.listdir(target.parent)))
+        return [target.with_name(name) for match, name in found if match and match["target"] == _crc(target.name)]
+    return []
+
+
+def _in_use(path: Path) -> bool:
+    """Whether the process that writes a path may still be running: this cannot be known of another machine."""
+    found = STAGED.fullmatch(path.name)
+    try:
+        there = path.stat()
+    except OSError:
+        return True
+    touched = max(there.st_mtime, there.st_ctime)  # a renamed folder keeps the first of them
+    if found is None or time.time() - touched > DAY:
+        return found is None
+    return found["host"] != _crc(platform.node()) or _is_running(int(found["pid"]))
+
+
+def _is_running(pid: int) -> bool:
+    if os.name == "nt":  # there, os.kill ends the process instead of looking for it
+        return True
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _crc(text: str) -> str:
+    return f"{zlib.crc32(text.encode('utf-8', 'surrogateescape')):08x}"
