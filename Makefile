@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-BENCHMARKS := overhead rounds grids growth metrics threads peers
+BENCHMARKS := overhead rounds grids growth metrics threads peers complexity
 
 .PHONY: help demo test browser docs tour lint format fuzz bench clean
 

@@ -148,7 +148,8 @@ def store(name: str, claims: Sequence[Mapping[str, Any]], folder: Path = FOLDER,
     record = {"command": command, "made_by": provenance(), "machine": machine(), "claims": list(claims), **found}
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    show(name, claims)
+    if claims:
+        show(name, claims)
     return sum(not one["met"] for one in claims)
 
 
