@@ -150,16 +150,18 @@ def demo(
 @app.command()
 def metrics() -> None:
     """List every metric: how people know it, which way is better, whether a threshold matters, what it says."""
-    from metricgrad.metrics import ALIASES, FAMILIES, builtin_metrics
+    from metricgrad.metrics import ALIASES, FAMILIES, listed_metrics
     from metricgrad.tasks import BINARY
 
-    for metric in builtin_metrics(None):
+    listed = listed_metrics()
+    for name, metric in listed.items():
         better = "higher is better" if metric.higher_is_better else "lower is better"
         cut = "the offsets matter" if metric.task.outputs else "the threshold matters"
         task = "" if metric.task == BINARY else f"; of {metric.task.name}"
         decided = f"; {cut}" if metric.thresholded else ""
-        typer.echo(f"{metric.name:<33}{metric.label}, {better}{decided}{task}\n    {metric.explanation}")
-    typer.echo(f"\nOther names: {', '.join(f'{alias} = {name}' for alias, name in ALIASES.items())}.")
+        typer.echo(f"{name:<33}{metric.label}, {better}{decided}{task}\n    {metric.explanation}")
+    others = ", ".join(f"{alias} = {name}" for alias, name in ALIASES.items() if alias not in listed)
+    typer.echo(f"\nOther names: {others}.")
     typer.echo(f"{', '.join(FAMILIES)} take any other number: f_beta(0.5).")
     typer.echo("Where the threshold matters, best_f1 and the like cut each set at its own best threshold;")
     typer.echo("where offsets of the classes or labels do, best_macro_f1 and the like take the best of each set.")
@@ -195,9 +197,9 @@ def universal_fit(
     with work_bar() as report:
         for done, (name, entry) in enumerate(fit_bundled(chosen, out, fitting, report), 1):
             report("surrogates", done, len(chosen))
-            gap, spearman = _fidelity(entry)
+            gap, spearman, ceiling = _fidelity(entry)
             # Not typer's echo, which would write through the bars.
-            print(f"{name}: gap {gap}, Spearman {spearman}, {out / entry['file']}", flush=True)
+            print(f"{name}: gap {gap}, Spearman {spearman} of at most {ceiling}, {out / entry['file']}", flush=True)
 
 
 @universal.command("list")
@@ -206,19 +208,25 @@ def universal_list() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from metricgrad.bundle import bundled_index
+    from metricgrad.bundle import MIN_FAITHFULNESS, bundled_index, faithfulness
 
     table = Table(title="Bundled universal surrogates, on unseen random sets of 400 rows")
     table.add_column("metric", no_wrap=True)
-    for heading in ("gap", "Spearman", "random sets", "steps"):
+    for heading in ("gap", "Spearman", "of at most", "", "random sets", "steps"):
         table.add_column(heading, justify="right")
+    low = False
     for name, entry in bundled_index().items():
-        fitting = entry["fitting"]
-        table.add_row(name, *_fidelity(entry), f"{8 * fitting['families']:,}", f"{fitting['steps']:,}")
+        fitting, unfaithful = entry["fitting"], not faithfulness(entry) >= MIN_FAITHFULNESS
+        low = low or unfaithful
+        mark = "[bold red]low[/]" if unfaithful else ""
+        table.add_row(name, *_fidelity(entry), mark, f"{8 * fitting['families']:,}", f"{fitting['steps']:,}")
     Console().print(table)
+    typer.echo("Sets of exactly the same loss have no order: they limit the Spearman correlation of any surrogate.")
+    if low:
+        typer.echo(f"low: the correlation is below {MIN_FAITHFULNESS:g} of what is possible; do not rely on it.")
 
 
-def _fidelity(entry: dict[str, Any]) -> tuple[str, str]:
-    """Write the gap and the Spearman correlation of a bundled surrogate."""
+def _fidelity(entry: dict[str, Any]) -> tuple[str, str, str]:
+    """Format the gap, the Spearman correlation of a bundled surrogate, and the highest one possible."""
     held_out = entry["held_out_sets_of_400"]
-    return f"{held_out['gap']:.4f}", f"{held_out['spearman']:.4f}"
+    return f"{held_out['gap']:.4f}", f"{held_out['spearman']:.4f}", f"{held_out.get('ceiling', 1.0):.4f}"

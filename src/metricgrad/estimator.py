@@ -54,7 +54,8 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
     Parameters
     ----------
     metric : str, Metric, torchmetrics object, scorer or callable
-        What the model is judged by: `"f1"`, `"average_precision"`, `"partial_auc(0.05)"`, `black_box(profit)` ...
+        What the model is judged by: `"f1"`, `"average_precision"`, `"partial_auc(0.05)"`, or a rule of your own:
+        `black_box(profit, higher_is_better=True)`.
     method : str
         `"sl-r"` (universal surrogate, refined), `"sl-s"` (from scratch), `"sl-u"` (universal, frozen), or one of
         `metricgrad.baselines`: `"cross-entropy"`, `"focal"`, `"aucm"` ... (`"cost-sensitive"` trains six models). For
