@@ -21,7 +21,7 @@ from metricgrad.loss import SurrogateLoss, clip_gradients
 from metricgrad.metrics import Metric, get_metric
 from metricgrad.sampling import SetSampler
 from metricgrad.surrogate import CONSTRUCTIONS, Construction, Surrogate
-from metricgrad.universal import Fitting, new_surrogate
+from metricgrad.universal import Fitting, construction_for, new_surrogate
 
 
 def random_sets(*shape: int, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -462,6 +462,17 @@ def test_a_torchmetrics_object_is_a_metric(tmp_path: Path, monkeypatch: pytest.M
     assert math.isfinite(loss.refine(scores, targets))
     torch.testing.assert_close(1 + loss.metric(scores, targets), get_metric("auc")(scores, targets))
     loss(scores, targets).backward()
+
+
+@pytest.mark.parametrize("metric", ["ndcg(5)", "spearman"])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8])
+def test_grades_may_be_integers(metric: str, dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(0)
+    scores, grades = torch.randn(6, 12, generator=generator), torch.randint(4, (6, 12), generator=generator)
+    plain, whole = (SurrogateLoss(metric, new_surrogate(construction_for(get_metric(metric)), 0)) for _ in range(2))
+    assert whole.refine(scores, grades.to(dtype)) == plain.refine(scores, grades.float())
+    scores.requires_grad_()
+    assert torch.equal(whole(scores, grades.to(dtype)), plain(scores, grades.float()))
 
 
 # ---- as a module of torch --------------------------------------------------------------------------------------------

@@ -81,6 +81,15 @@ def test_the_score_is_the_mean_of_scikit_learn_over_queries_that_tell_anything()
     assert fitted.score(X, Y, group=GROUP) == pytest.approx(mean_ndcg(fitted.predict(X), Y), rel=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [np.int64, np.int8, np.uint8, np.float32, bool, list])
+def test_grades_may_be_of_any_type_of_number(dtype: Any) -> None:
+    grades = (Y > 1).astype(float) if dtype is bool else Y
+    given = grades.astype(int).tolist() if dtype is list else grades.astype(dtype)
+    fitted = quick().fit(X, grades, group=GROUP)
+    assert same(fitted, quick().fit(X, given, group=GROUP))
+    assert fitted.score(X, given, group=GROUP) == pytest.approx(fitted.score(X, grades, group=GROUP), rel=1e-12)
+
+
 def test_queries_are_told_by_size_or_by_name_and_rows_may_be_in_any_order() -> None:
     fitted = quick().fit(X, Y, group=GROUP)
     assert same(fitted, quick().fit(X, Y, qid=QID))

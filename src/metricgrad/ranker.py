@@ -239,6 +239,7 @@ def _of_ranking(spec: Any) -> Metric:
 
 def _judged(grades: Array, group: ArrayLike | None, qid: ArrayLike | None, sample_weight: ArrayLike | None) -> _Judged:
     """Check grades and weights, and return the queries without the rows of weight zero."""
+    grades = np.asarray(grades, np.float64)
     wrong = ~(np.isfinite(grades) & (grades >= 0))
     if wrong.any():
         raise ValueError(f"y: expected grades of at least 0, got {grades[wrong][0]}")
