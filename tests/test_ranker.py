@@ -206,7 +206,7 @@ def test_a_callback_that_returns_true_stops_and_recipes_can_be_searched() -> Non
 
 
 def test_text_in_the_features_is_named() -> None:
-    with pytest.raises(ValueError, match="X: expected numbers, got 'red'"):
+    with pytest.raises(ValueError, match="X: expected numbers, got 'red'; encode it first"):
         quick().fit(np.full(X.shape, "red", dtype=object), Y, group=GROUP)
 
 

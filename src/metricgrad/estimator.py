@@ -123,6 +123,7 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
 
     classes_: Array
     positive_label_: Any
+    _for_text = "use TableClassifier, which takes columns of any kind, or encode it"
 
     def __init__(
         self,

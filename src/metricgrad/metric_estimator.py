@@ -92,6 +92,7 @@ class MetricEstimator(NestedRecipe):
     validation_loss_: float
     centre_: Array
     scale_: Array
+    _for_text = "encode it first"
 
     def _check_training(self, methods: tuple[str, ...]) -> None:
         if self.callback is not None and not callable(self.callback):
@@ -113,9 +114,7 @@ class MetricEstimator(NestedRecipe):
             got = _not_numbers(X)
             if not got:
                 raise
-            raise ValueError(
-                f"X: expected numbers, got {got}; use TableClassifier, which takes columns of any kind, or encode it"
-            ) from error
+            raise ValueError(f"X: expected numbers, got {got}; {self._for_text}") from error
 
     def _scale_of(self, X: Any, weights: Array | None, training: Array) -> tuple[Array, Array]:
         """Return centre and scale of every feature over the rows trained on, if the recipe or the user says so."""
