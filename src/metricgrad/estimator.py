@@ -53,7 +53,7 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    metric : str, Metric, torchmetrics object, scorer or callable
+    metric : str, Metric, torchmetrics object, scorer or function of scikit-learn
         What the model is judged by: `"f1"`, `"average_precision"`, `"partial_auc(0.05)"`, or a rule of your own:
         `black_box(profit, higher_is_better=True)`.
     method : str

@@ -26,10 +26,13 @@ FORMS = ("best", "zero")
 class SurrogateLoss(nn.Module):
     """A smooth, learned stand-in for a metric, to call `backward` on.
 
+    It may be part of a user's module: its parameters require no gradient and never hold one, so that an optimizer of
+    `module.parameters()`, weight decay and clipping leave the surrogate to its own Adam inside `refine`.
+
     Parameters
     ----------
-    metric : str, Metric, torchmetrics object, scorer or callable
-        What the model is judged by.
+    metric : str, Metric, torchmetrics object, scorer or function of scikit-learn
+        What the model is judged by; a function of your own as `black_box(fn, higher_is_better=...)`.
     start : {"universal", "scratch"}, path or Surrogate
         Where the surrogate starts: fitted to random sets (bundled, or fitted now and cached for a black box), from
         random weights, from a safetensors file, or as given.

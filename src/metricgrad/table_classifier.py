@@ -44,7 +44,7 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
 
     Parameters
     ----------
-    metric : str, Metric, torchmetrics object, scorer or callable
+    metric : str, Metric, torchmetrics object, scorer or function of scikit-learn
         A name (`"f1"`), an expression over `tp fp fn tn`, `"sklearn.metrics.f1_score"`, or as of `MetricClassifier`.
     method, model, recipe, validation_fraction, time_limit, random_state, verbose
         As of `MetricClassifier`.
