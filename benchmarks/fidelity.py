@@ -104,7 +104,7 @@ def page(stored: dict, index: dict) -> str:
     """Write docs/fidelity.md from stored results."""
     made = stored["made_by"]
     bundled = "\n".join(
-        f"| `{name}` | {held_out['gap']:.4f} | {held_out['spearman']:.4f} | {held_out.get('ceiling', 1.0):.4f} |"
+        f"| `{name}` | {held_out['gap']:.4f} | {held_out['spearman']:.4f} | {held_out['ceiling']:.4f} |"
         for name, held_out in ((name, entry["held_out_sets_of_400"]) for name, entry in index.items())
     )
     real = "\n".join(

@@ -199,7 +199,7 @@ def universal_fit(
             report("surrogates", done, len(chosen))
             gap, spearman, ceiling = _fidelity(entry)
             # Not typer's echo, which would write through the bars.
-            print(f"{name}: gap {gap}, Spearman {spearman} of at most {ceiling}, {out / entry['file']}", flush=True)
+            print(f"{name}: gap {gap}, Spearman {spearman} (at most {ceiling}), {out / entry['file']}", flush=True)
 
 
 @universal.command("list")
@@ -212,21 +212,24 @@ def universal_list() -> None:
 
     table = Table(title="Bundled universal surrogates, on unseen random sets of 400 rows")
     table.add_column("metric", no_wrap=True)
-    for heading in ("gap", "Spearman", "of at most", "", "random sets", "steps"):
+    for heading in ("gap", "Spearman", "at most", "fidelity", "random sets", "steps"):
         table.add_column(heading, justify="right")
     low = False
     for name, entry in bundled_index().items():
-        fitting, unfaithful = entry["fitting"], not faithfulness(entry) >= MIN_FAITHFULNESS
+        fitting, found = entry["fitting"], faithfulness(entry)
+        unfaithful = not found >= MIN_FAITHFULNESS
         low = low or unfaithful
-        mark = "[bold red]low[/]" if unfaithful else ""
-        table.add_row(name, *_fidelity(entry), mark, f"{8 * fitting['families']:,}", f"{fitting['steps']:,}")
+        shown = f"[bold red]low {found:.4f}[/]" if unfaithful else f"{found:.4f}"
+        table.add_row(name, *_fidelity(entry), shown, f"{8 * fitting['families']:,}", f"{fitting['steps']:,}")
     Console().print(table)
-    typer.echo("Sets of exactly the same loss have no order: they limit the Spearman correlation of any surrogate.")
+    typer.echo("Fidelity is the Spearman correlation over the highest one possible: sets of equal loss have no order.")
     if low:
-        typer.echo(f"low: the correlation is below {MIN_FAITHFULNESS:g} of what is possible; do not rely on it.")
+        typer.echo(f"low: a fidelity below {MIN_FAITHFULNESS:g}; do not rely on such a surrogate as it is.")
 
 
 def _fidelity(entry: dict[str, Any]) -> tuple[str, str, str]:
     """Format the gap, the Spearman correlation of a bundled surrogate, and the highest one possible."""
     held_out = entry["held_out_sets_of_400"]
-    return f"{held_out['gap']:.4f}", f"{held_out['spearman']:.4f}", f"{held_out.get('ceiling', 1.0):.4f}"
+    numbers = (held_out.get(key) for key in ("gap", "spearman", "ceiling"))
+    gap, spearman, ceiling = ("" if number is None else f"{number:.4f}" for number in numbers)
+    return gap, spearman, ceiling

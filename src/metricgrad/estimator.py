@@ -195,7 +195,10 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         merge = validation is None and metric.task.name in ("binary", "multiclass")
         table = self._table(X, y, sample_weight, metric, going_on=start is not None, merge=merge)
         table = replace(table, columns=checked_columns(columns, metric, len(table.targets)))
-        parts = self._parts(table, validation, seed, metric.task)
+        parts = self._parts(table.strata, validation, seed, metric.task)
+        heavy = table.weights
+        if heavy is not None and not (heavy[parts.train].any() and heavy[parts.validation].any()):
+            raise ValueError("sample_weight: expected positive weights in training and validation rows, got only zeros")
         if start is None:
             self.centre_, self.scale_ = self._scale_of(table.X, table.weights, parts.train)
         table = replace(table, centre=self.centre_, scale=self.scale_)
@@ -234,9 +237,8 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
             raise ValueError(f"validation: expected the classes of y, {np.unique(y)}, got {unknown[0]!r}")
         return found
 
-    def _parts(self, table: Table, validation: ArrayLike | None, seed: int, task: Task) -> Split:
+    def _parts(self, targets: Array, validation: ArrayLike | None, seed: int, task: Task) -> Split:
         """Split the rows where the user says, or else by chance."""
-        targets = table.strata
         if validation is None:
             if self.threshold == "cv":
                 check_folds(targets)
@@ -246,10 +248,6 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         parts = split_at(validation, len(targets))
         if task.classes and len(np.unique(targets[parts.train])) < 2:
             raise ValueError("validation: expected to leave both classes to train on, got one class only")
-        if table.weights is not None and not (
-            table.weights[parts.train].any() and table.weights[parts.validation].any()
-        ):
-            raise ValueError("sample_weight: expected positive weights in training and validation rows, got only zeros")
         return parts
 
     def _table(
@@ -395,7 +393,7 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         """Return the chosen metric as people know it (F1 0.69), or negated if they want it low, as scorers do."""
         scores = self._decision(X)
         metric = namesake(as_metric(self.metric), self.task_)
-        targets = known_labels(y, self.classes_, metric.task, self.positive_label_)
+        targets = known_labels(y, self.classes_, metric.task, getattr(self, "positive_label_", None))
         known = checked_columns(columns, metric, len(scores))
         targets = targets if known is None else np.column_stack((targets, known))
         weights = None if sample_weight is None else np.asarray(sample_weight, float)
