@@ -11,8 +11,9 @@ import sklearn.metrics as sk
 import torch
 import torchmetrics.classification as tm
 
+from metricgrad import MetricClassifier, SurrogateLoss
 from metricgrad.black_box import as_metric, black_box
-from metricgrad.metrics import auc, f1, get_metric
+from metricgrad.metrics import SKLEARN_NAMES, auc, f1, get_metric
 
 SCORES = torch.randn(3, 2, 30, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 TARGETS = (torch.rand(3, 2, 30, generator=torch.Generator().manual_seed(1)) < 0.4).long()
@@ -55,7 +56,7 @@ def test_labels_are_what_scores_of_at_least_zero_say() -> None:
 
 
 def test_probabilities_are_the_sigmoid_of_scores() -> None:
-    metric = black_box(functools.partial(sk.log_loss, labels=[0, 1]), probabilities=True)
+    metric = black_box(functools.partial(sk.log_loss, labels=[0, 1]), higher_is_better=False, probabilities=True)
     expected = torch.nn.functional.binary_cross_entropy_with_logits(SCORES, TARGETS.double(), reduction="none")
     torch.testing.assert_close(metric(SCORES, TARGETS), expected.mean(-1))
     assert metric.name == "log_loss"
@@ -75,7 +76,7 @@ def test_a_value_becomes_a_loss_and_back(higher_is_better: bool, value_range, lo
 
 @pytest.mark.parametrize("value", [1, True, np.float32(1), np.int64(1), np.array(1.0), torch.tensor(1.0)])
 def test_any_single_number_will_do(value: object) -> None:
-    assert black_box(lambda y, s: value)([0.0], [1]) == 1
+    assert black_box(lambda y, s: value, higher_is_better=False)([0.0], [1]) == 1
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
@@ -84,7 +85,7 @@ def test_scores_of_any_float_type_reach_the_callable_in_double_precision(dtype: 
         assert (y_true.dtype, y_score.dtype) == (np.int64, np.float64)
         return 0.25
 
-    assert black_box(check)(SCORES.to(dtype), TARGETS.bool()).dtype == dtype
+    assert black_box(check, higher_is_better=False)(SCORES.to(dtype), TARGETS.bool()).dtype == dtype
 
 
 def test_a_callable_that_sorts_in_place_changes_nothing_for_others() -> None:
@@ -94,8 +95,8 @@ def test_a_callable_that_sorts_in_place_changes_nothing_for_others() -> None:
         return 0.0
 
     scores, targets = SCORES.clone(), TARGETS.clone()
-    black_box(sorting)(scores, targets)
-    black_box(sorting, labels=True).best(scores, targets)
+    black_box(sorting, higher_is_better=False)(scores, targets)
+    black_box(sorting, higher_is_better=False, labels=True).best(scores, targets)
     assert torch.equal(scores, SCORES)
     assert torch.equal(targets, TARGETS)
 
@@ -104,13 +105,13 @@ def test_a_callable_that_sorts_in_place_changes_nothing_for_others() -> None:
 
 
 def test_rows_of_weight_zero_are_left_out() -> None:
-    metric, weights = black_box(mean_score), torch.zeros(30)
+    metric, weights = black_box(mean_score, higher_is_better=False), torch.zeros(30)
     weights[:10] = 3
     torch.testing.assert_close(metric(SCORES, TARGETS, weights), metric(SCORES[..., :10], TARGETS[..., :10]))
 
 
 def test_unequal_weights_need_a_callable_that_takes_them() -> None:
-    metric = black_box(mean_score)
+    metric = black_box(mean_score, higher_is_better=False)
     assert not metric.takes_weights
     with pytest.raises(ValueError, match=r"weights: expected equal weights, for metric 'mean_score' has no argument "):
         metric(SCORES, TARGETS, WEIGHTS)
@@ -124,7 +125,7 @@ def test_an_exception_is_reported_with_the_first_set_that_caused_it(workers: int
     rows = rf"set \(2, 0\) \(30 rows, {int(TARGETS[2, 0].sum())} positive, scores from -\d\S+ to \d\S+\)"
     message = rf"metric 'fails_on_the_fifth' failed on {rows}: ZeroDivisionError: nothing to share"
     with pytest.raises(ValueError, match=message) as caught:
-        black_box(fails_on_the_fifth, workers=workers)(SCORES, TARGETS)
+        black_box(fails_on_the_fifth, higher_is_better=False, workers=workers)(SCORES, TARGETS)
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
@@ -144,11 +145,11 @@ def test_anything_but_one_finite_number_is_reported_with_its_set(value: object, 
     with pytest.raises(
         ValueError, match=rf"'odd': expected one finite number, got {quoted} on the set \(1 rows, 1 pos"
     ):
-        black_box(lambda y, s: value, name="odd")([0.5], [1])
+        black_box(lambda y, s: value, higher_is_better=False, name="odd")([0.5], [1])
 
 
 def test_a_value_outside_its_range_is_reported_with_its_set() -> None:
-    metric = black_box(lambda y, s: 3.0, name="odd", value_range=(0, 1))
+    metric = black_box(lambda y, s: 3.0, higher_is_better=False, name="odd", value_range=(0, 1))
     with pytest.raises(ValueError, match=r"'odd': expected a value from 0 to 1, got 3.0 on set 0 "):
         metric(SCORES[0], TARGETS[0])
 
@@ -159,7 +160,7 @@ def test_a_value_that_rounding_put_outside_its_range_is_put_back() -> None:
 
 def test_an_empty_set_is_reported_as_such_where_the_callable_fails_on_it() -> None:
     with pytest.raises(ValueError, match=r"failed on set 0 \(0 rows, 0 positive, no scores\): ZeroDivisionError"):
-        black_box(lambda y, s: 1 / len(y))(SCORES[0], TARGETS[0], torch.zeros(30))
+        black_box(lambda y, s: 1 / len(y), higher_is_better=False)(SCORES[0], TARGETS[0], torch.zeros(30))
 
 
 @pytest.mark.parametrize(
@@ -180,7 +181,7 @@ def test_an_empty_set_is_reported_as_such_where_the_callable_fails_on_it() -> No
 )
 def test_bad_options_are_refused_at_once(options: dict, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
-        black_box(options.pop("fn", mean_score), **options)
+        black_box(options.pop("fn", mean_score), higher_is_better=False, **options)
 
 
 # ---- the best threshold ---------------------------------------------------------------------------------------------
@@ -202,7 +203,9 @@ def test_the_best_form_lies_between_the_exact_one_and_the_extremes() -> None:
 
 def test_the_best_form_costs_at_most_two_calls_more_than_candidates() -> None:
     calls = []
-    metric = black_box(lambda y, labels: calls.append(labels.sum()) or len(calls), labels=True, candidates=5)
+    metric = black_box(
+        lambda y, labels: calls.append(labels.sum()) or len(calls), higher_is_better=False, labels=True, candidates=5
+    )
     metric.best(SCORES[0, 0], TARGETS[0, 0])
     assert len(calls) <= 7
     assert {0, 30} <= set(calls)
@@ -225,14 +228,14 @@ def test_workers_give_what_one_would(pool) -> None:
 
 
 def test_a_failure_in_another_process_names_the_set() -> None:
-    metric = black_box(fails_on_the_fifth, workers=2, pool="process")
+    metric = black_box(fails_on_the_fifth, higher_is_better=False, workers=2, pool="process")
     with pytest.raises(ValueError, match=r"failed on set \(2, 0\) .*: ZeroDivisionError: nothing to share"):
         metric(SCORES, TARGETS)
 
 
 def test_threads_end_with_the_call() -> None:
     before = threading.active_count()
-    black_box(mean_score, workers=4)(SCORES, TARGETS)
+    black_box(mean_score, higher_is_better=False, workers=4)(SCORES, TARGETS)
     assert threading.active_count() <= before
 
 
@@ -243,12 +246,6 @@ def test_names_and_metrics_are_taken_as_they_are() -> None:
     assert as_metric("f1") is f1
     assert as_metric(f1) is f1
     assert as_metric("best_f_beta(3)").name == "best_f_beta(3)"
-
-
-def test_a_callable_becomes_a_black_box() -> None:
-    assert as_metric(mean_score).name == "mean_score"
-    metric = as_metric(mean_score)
-    torch.testing.assert_close(metric.value(metric(SCORES, TARGETS)), SCORES.mean(-1))
 
 
 @pytest.mark.parametrize("spec", [None, 3, ["f1"], tm.BinaryF1Score])
@@ -338,7 +335,13 @@ def test_a_scorer_written_by_hand_is_known_by_its_first_argument() -> None:
 # ---- the record -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("metric", [black_box(profit, labels=True), black_box(profit, labels=True).best])
+@pytest.mark.parametrize(
+    "metric",
+    [
+        black_box(profit, higher_is_better=False, labels=True),
+        black_box(profit, higher_is_better=False, labels=True).best,
+    ],
+)
 def test_a_black_box_survives_copying_and_pickling(metric) -> None:
     for other in (copy.deepcopy(metric), pickle.loads(pickle.dumps(metric))):
         assert torch.equal(other(SCORES, TARGETS), metric(SCORES, TARGETS))
@@ -351,11 +354,66 @@ def test_a_metric_of_another_package_survives_copying_and_pickling(theirs: objec
         assert torch.equal(other(SCORES, TARGETS), metric(SCORES, TARGETS))
 
 
-def test_a_bare_callable_has_to_say_by_its_name_which_way_is_better() -> None:
-    assert as_metric(sk.roc_auc_score).higher_is_better
-    assert not as_metric(sk.log_loss).higher_is_better
-    with pytest.raises(ValueError, match=r"metric: expected to know which way is better, got the callable 'profit'"):
-        as_metric(profit)
+def good_score(y_true: np.ndarray, y_score: np.ndarray) -> float:
+    return float((y_true * y_score).sum())
+
+
+@pytest.mark.parametrize("fn", [profit, good_score, functools.partial(profit), lambda y_true, y_score: 0.0])
+@pytest.mark.parametrize(
+    "taken", [as_metric, SurrogateLoss, lambda fn: MetricClassifier(fn).fit([[0.0], [1.0]], [0, 1])]
+)
+def test_a_callable_that_does_not_say_which_way_is_better_has_to_be_wrapped(fn, taken) -> None:
+    with pytest.raises(
+        ValueError,
+        match=r"which way is better, got the callable '\S+'; wrap it: black_box\(\S+, higher_is_better=True\)",
+    ):
+        taken(fn)
+    with pytest.raises(TypeError, match=r"missing 1 required keyword-only argument: 'higher_is_better'"):
+        black_box(fn)
+
+
+def test_a_callable_may_say_which_way_is_better_by_an_attribute() -> None:
+    for higher in (True, False):
+        fn = functools.partial(profit)
+        fn.higher_is_better = higher
+        metric = as_metric(fn)
+        assert metric.higher_is_better is higher
+        assert torch.equal(
+            metric.value(metric(SCORES, TARGETS)),
+            black_box(profit, higher_is_better=True, labels=True)(SCORES, TARGETS).neg(),
+        )
+
+
+def test_the_direction_is_true_or_false() -> None:
+    with pytest.raises(TypeError, match="higher_is_better: expected True or False, got 'yes'"):
+        black_box(profit, higher_is_better="yes")
+
+
+def test_get_metric_says_how_to_wrap_a_callable() -> None:
+    with pytest.raises(TypeError, match=r"got the callable 'profit'; wrap it: black_box\(profit, higher_is_better=Tr"):
+        get_metric(profit)
+
+
+@pytest.mark.parametrize(("name", "ours"), SKLEARN_NAMES.items())
+def test_a_function_of_scikit_learn_that_is_built_in_is_the_built_in_metric(name: str, ours: str) -> None:
+    metric, fn = as_metric(getattr(sk, name)), getattr(sk, name)
+    assert metric == get_metric(ours)
+    given = SCORES if name in ("roc_auc_score", "average_precision_score") else (SCORES >= 0).long()
+    rows = zip(*(column.view(-1, 30) for column in (TARGETS, given, WEIGHTS)), strict=True)
+    theirs = [fn(y, s, sample_weight=w) for y, s, w in rows]
+    found = metric.value(metric(SCORES, TARGETS, WEIGHTS)).view(-1)
+    np.testing.assert_allclose(found, theirs, atol=1e-9)
+
+
+def test_any_other_function_of_scikit_learn_is_passed_what_it_judges_and_has_its_direction() -> None:
+    loss, kappa = as_metric(sk.log_loss), as_metric(sk.cohen_kappa_score)
+    assert (loss.higher_is_better, kappa.higher_is_better) == (False, True)
+    assert (loss.thresholded, kappa.thresholded) == (False, True)
+    labels = (SCORES[0, 0] >= 0).long()
+    assert float(kappa.value(kappa(SCORES[0, 0], TARGETS[0, 0]))) == pytest.approx(
+        sk.cohen_kappa_score(TARGETS[0, 0], labels)
+    )
+    assert float(loss(SCORES[0, 0], TARGETS[0, 0])) == pytest.approx(sk.log_loss(TARGETS[0, 0], SCORES[0, 0].sigmoid()))
 
 
 # ---- other targets than 0 and 1 --------------------------------------------------------------------------------------
@@ -366,7 +424,7 @@ def test_columns_are_passed_by_name_with_the_rows_they_belong_to() -> None:
         assert set(group) <= {0, 1}
         return float((amount * (y_true != y_pred)).sum())
 
-    metric = black_box(lost, labels=True, columns=("amount", "group"))
+    metric = black_box(lost, higher_is_better=False, labels=True, columns=("amount", "group"))
     targets = torch.tensor([[1, 10.0, 0], [0, 5.0, 1], [1, 2.0, 1], [1, 99.0, 0]])
     weights = torch.tensor([1.0, 1, 1, 0])
     assert float(metric(torch.tensor([-1.0, 1.0, 1.0, -1.0]), targets, weights)) == 15
@@ -381,11 +439,11 @@ def test_classes_labels_grades_and_numbers_are_passed_as_people_have_them() -> N
         return 0.0
 
     scores = torch.tensor([[[0.1, 0.9, 0.2], [3.0, 1.0, 2.0]]])
-    black_box(spy_loss, task="multiclass", labels=True)(scores, torch.tensor([[1, 2]]))
-    black_box(spy_loss, task="multiclass", probabilities=True)(scores, torch.tensor([[1, 2]]))
-    black_box(spy_loss, task="multilabel", labels=True)(scores - 1, (scores > 0.5).float())
-    black_box(spy_loss, task="ranking")(torch.zeros(3), torch.tensor([0.0, 2.5, 1.0]))
-    black_box(spy_loss, task="regression")(torch.zeros(2), torch.tensor([-1.5, 2.5]))
+    black_box(spy_loss, higher_is_better=False, task="multiclass", labels=True)(scores, torch.tensor([[1, 2]]))
+    black_box(spy_loss, higher_is_better=False, task="multiclass", probabilities=True)(scores, torch.tensor([[1, 2]]))
+    black_box(spy_loss, higher_is_better=False, task="multilabel", labels=True)(scores - 1, (scores > 0.5).float())
+    black_box(spy_loss, higher_is_better=False, task="ranking")(torch.zeros(3), torch.tensor([0.0, 2.5, 1.0]))
+    black_box(spy_loss, higher_is_better=False, task="regression")(torch.zeros(2), torch.tensor([-1.5, 2.5]))
     assert [seen[0][0].tolist(), seen[0][1].tolist()] == [[1, 2], [1, 0]]
     np.testing.assert_allclose(seen[1][1].sum(-1), 1)
     assert [seen[2][0].tolist(), seen[2][1].tolist()] == [[[0, 1, 0], [1, 1, 1]], [[0, 0, 0], [1, 1, 1]]]
@@ -407,4 +465,4 @@ def test_classes_labels_grades_and_numbers_are_passed_as_people_have_them() -> N
 )
 def test_a_task_or_column_that_cannot_be_is_refused(arguments, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        black_box(lambda y_true, y_score: 0.0, **arguments)
+        black_box(lambda y_true, y_score: 0.0, higher_is_better=False, **arguments)

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 import metricgrad
 from metricgrad import bundle, datasets
 from metricgrad.cli import app, one_line
-from metricgrad.metrics import ALIASES, builtin_metrics
+from metricgrad.metrics import ALIASES, WELL_KNOWN, listed_metrics
 
 SCRIPT = Path(sys.executable).with_name("metricgrad")
 TINY = ["--families", "4", "--steps", "2"]
@@ -138,14 +138,24 @@ def test_data_needs_no_torch() -> None:
 def test_metrics_lists_every_metric_with_its_explanation() -> None:
     done = CliRunner().invoke(app, ["metrics"])
     assert done.exit_code == 0
-    for metric in builtin_metrics(None):
-        line = next(line for line in done.stdout.splitlines() if line.startswith(f"{metric.name} "))
+    for name, metric in listed_metrics().items():
+        line = next(line for line in done.stdout.splitlines() if line.startswith(f"{name} "))
         assert f"{metric.label}, {'higher' if metric.higher_is_better else 'lower'} is better" in line
         cut = "the offsets matter" if metric.task.outputs else "the threshold matters"
         assert (cut in line) == metric.thresholded
         assert line.endswith(f"of {metric.task.name}") == (metric.task.name != "binary")
         assert metric.explanation in done.stdout
-    assert all(f"{alias} = {name}" in done.stdout for alias, name in ALIASES.items())
+    assert all(f"{alias} = {name}" in done.stdout for alias, name in ALIASES.items() if alias not in WELL_KNOWN)
+
+
+def test_accuracy_is_listed_as_a_metric_of_its_own_and_not_as_another_name_of_an_error() -> None:
+    shown = CliRunner().invoke(app, ["metrics"]).stdout
+    lines = shown.splitlines()
+    place = next(i for i, line in enumerate(lines) if line.startswith("accuracy "))
+    assert lines[place].split(None, 1)[1] == "accuracy, higher is better; the threshold matters"
+    assert lines[place + 1].strip() == "Share of rows classified correctly; the loss is the error rate."
+    assert "accuracy = error_rate" not in shown
+    assert "balanced_accuracy = balanced_error" not in shown
 
 
 # ---- universal surrogates ------------------------------------------------------------------------------------------
@@ -171,13 +181,31 @@ def test_all_means_every_bundled_surrogate(tmp_path: Path, monkeypatch: pytest.M
 
 def test_the_bundled_surrogates_are_listed(weights: Path) -> None:
     entry = {
-        "held_out_sets_of_400": {"gap": 0.01234, "spearman": 0.98765},
+        "held_out_sets_of_400": {"gap": 0.01234, "spearman": 0.98765, "ceiling": 0.99},
         "fitting": {"families": 1000, "steps": 2000},
     }
     (weights / "index.json").write_text(json.dumps({"best_f1": entry}))
     done = CliRunner().invoke(app, ["universal", "list"])
     assert done.exit_code == 0
-    assert all(value in table_line(done.stdout, "best_f1") for value in ("0.0123", "0.9877", "8,000", "2,000"))
+    assert all(value in table_line(done.stdout, "best_f1") for value in ("0.0123", "0.9877", "0.9900", "0.9976"))
+    assert all(value in table_line(done.stdout, "best_f1") for value in ("8,000", "2,000"))
+    assert "low" not in done.stdout
+
+
+def test_a_surrogate_that_hardly_follows_its_metric_is_marked(weights: Path) -> None:
+    fitting = {"families": 1000, "steps": 2000}
+    fidelities = {
+        "auc": {"gap": 0.1, "spearman": 0.79},
+        "best_precision": {"gap": 0.1, "spearman": 0.65, "ceiling": 0.8},  # 0.81 of what is possible
+        "f1": {"gap": 0.1, "spearman": float("nan")},
+        "mcc": {"gap": 0.1, "spearman": 0.81},
+    }
+    index = {name: {"held_out_sets_of_400": held_out, "fitting": fitting} for name, held_out in fidelities.items()}
+    (weights / "index.json").write_text(json.dumps(index))
+    shown = CliRunner().invoke(app, ["universal", "list"]).stdout
+    marked = [name for name in fidelities if "low" in table_line(shown, name)]
+    assert marked == ["auc", "f1"]
+    assert "low: a fidelity below 0.8" in shown
 
 
 # ---- what goes wrong -----------------------------------------------------------------------------------------------

@@ -273,7 +273,7 @@ def test_weights_change_what_is_learned() -> None:
 
 
 def test_weights_are_refused_where_the_metric_takes_none() -> None:
-    metric = black_box(profit, labels=True)
+    metric = black_box(profit, higher_is_better=False, labels=True)
     weights = np.linspace(1, 2, 400)
     message = "sample_weight: expected equal weights, for the metric 'profit' takes none, got 1 to 2"
     with pytest.raises(ValueError, match=message):
@@ -533,7 +533,7 @@ def python_handles_ctrl_c() -> Any:
 @pytest.mark.parametrize("verbose", [False, True])
 def test_ctrl_c_keeps_the_best_model_so_far(verbose: bool) -> None:
     # With a look at every second round of three steps, the fifth look is in the tenth round of the warm-up.
-    metric = black_box(CtrlC(at=4 * 6 + 1), labels=True, candidates=4)
+    metric = black_box(CtrlC(at=4 * 6 + 1), higher_is_better=False, labels=True, candidates=4)
     model = quick(metric, "cross-entropy", verbose=verbose)
     with pytest.warns(UserWarning, match="fit: stopped by the user; the best model so far is kept"):
         model.fit(X, Y)
@@ -548,9 +548,9 @@ def test_ctrl_c_keeps_the_best_model_so_far(verbose: bool) -> None:
 @pytest.mark.usefixtures("python_handles_ctrl_c")
 def test_ctrl_c_while_tuning_keeps_the_best_of_the_models_so_far() -> None:
     recipe = replace(TINY, warmup=0, rounds=4)
-    calm = black_box(CtrlC(at=0), labels=True, candidates=4)
+    calm = black_box(CtrlC(at=0), higher_is_better=False, labels=True, candidates=4)
     _ = quick(calm, "focal", recipe=recipe).fit(X, Y)
-    metric = black_box(CtrlC(at=calm.function.fn.calls + 2), labels=True, candidates=4)
+    metric = black_box(CtrlC(at=calm.function.fn.calls + 2), higher_is_better=False, labels=True, candidates=4)
     with pytest.warns(UserWarning, match="stopped by the user"):
         model = quick(metric, "cost-sensitive", recipe=recipe).fit(X, Y)
     assert model.interrupted_
@@ -560,9 +560,13 @@ def test_ctrl_c_while_tuning_keeps_the_best_of_the_models_so_far() -> None:
 
 @pytest.mark.usefixtures("python_handles_ctrl_c")
 def test_ctrl_c_while_cross_validating_falls_back_on_the_validation_rows() -> None:
-    calm = quick(black_box(CtrlC(at=0), labels=True, candidates=4), "cross-entropy", threshold="validation").fit(X, Y)
+    calm = quick(
+        black_box(CtrlC(at=0), higher_is_better=False, labels=True, candidates=4),
+        "cross-entropy",
+        threshold="validation",
+    ).fit(X, Y)
     pressed = calm.metric.function.fn.calls
-    metric = black_box(CtrlC(at=pressed), labels=True, candidates=4)
+    metric = black_box(CtrlC(at=pressed), higher_is_better=False, labels=True, candidates=4)
     with pytest.warns(UserWarning, match="stopped by the user"):
         model = quick(metric, "cross-entropy", threshold="cv").fit(X, Y)
     assert model.interrupted_

@@ -131,7 +131,9 @@ def test_a_metric_that_looks_at_a_column_is_given_it() -> None:
     def lost_money(y_true, y_pred, amount):
         return (amount * (y_true != y_pred)).sum() / amount.sum()
 
-    metric = black_box(lost_money, labels=True, columns=("amount",), value_range=(0, 1), candidates=4)
+    metric = black_box(
+        lost_money, higher_is_better=False, labels=True, columns=("amount",), value_range=(0, 1), candidates=4
+    )
     model = MetricClassifier(metric, "sl-r", "linear", BRIEF)
     model.fit(X[:400], y[:400], columns={"amount": amount[:400]})
     wrong = model.predict(X[400:]) != y[400:]

@@ -86,7 +86,7 @@ def test_what_is_asked_about_is_what_was_counted() -> None:
     "fn", [of_the_first_rows, lambda y, called: 0.25], ids=["a metric of some rows", "a constant one"]
 )
 def test_what_is_no_function_of_the_counts_is_not_learned(fn) -> None:
-    assert not fit_counts(black_box(fn, labels=True, name="fn")).learned
+    assert not fit_counts(black_box(fn, higher_is_better=False, labels=True, name="fn")).learned
 
 
 @settings(max_examples=100)
@@ -103,22 +103,22 @@ def test_rates_do_not_depend_on_the_size_of_a_set_and_are_finite(counts: tuple[i
 
 def test_a_black_box_of_labels_is_asked_once_and_then_known_from_the_cache(cache: Path) -> None:
     fn, again = Counted(), Counted()
-    first = cheap_form(black_box(fn, labels=True))
+    first = cheap_form(black_box(fn, higher_is_better=False, labels=True))
     assert fn.calls == 5 * KIN + ASKED + CHECKED
-    second = cheap_form(black_box(again, labels=True))
+    second = cheap_form(black_box(again, higher_is_better=False, labels=True))
     assert again.calls == 5 * KIN
     assert torch.equal(first(*SETS), second(*SETS))
     (path,) = cache.iterdir()
     path.write_bytes(path.read_bytes()[:100])
-    assert torch.equal(cheap_form(black_box(Counted(), labels=True))(*SETS), first(*SETS))
+    assert torch.equal(cheap_form(black_box(Counted(), higher_is_better=False, labels=True))(*SETS), first(*SETS))
     assert path.stat().st_size > 100
 
 
 def test_any_other_metric_stays_as_it_is(cache: Path) -> None:
     others = (
         get_metric("f1"),
-        black_box(Counted()),
-        black_box(of_the_first_rows, labels=True),
+        black_box(Counted(), higher_is_better=False),
+        black_box(of_the_first_rows, higher_is_better=False, labels=True),
     )
     for metric in others:
         assert cheap_form(metric) is metric
@@ -138,6 +138,6 @@ def test_a_surrogate_at_the_best_threshold_asks_no_more_after_its_start(cache: P
 
 def test_at_zero_the_function_itself_is_asked(cache: Path) -> None:
     fn = Counted()
-    loss = SurrogateLoss(black_box(fn, labels=True), "scratch", form="zero")
+    loss = SurrogateLoss(black_box(fn, higher_is_better=False, labels=True), "scratch", form="zero")
     loss.refine(SETS.scores, SETS.targets)
     assert fn.calls == len(SETS.scores)

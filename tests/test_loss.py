@@ -21,7 +21,7 @@ from metricgrad.loss import SurrogateLoss, clip_gradients
 from metricgrad.metrics import Metric, get_metric
 from metricgrad.sampling import SetSampler
 from metricgrad.surrogate import CONSTRUCTIONS, Construction, Surrogate
-from metricgrad.universal import Fitting, new_surrogate
+from metricgrad.universal import Fitting, construction_for, new_surrogate
 
 
 def random_sets(*shape: int, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -399,7 +399,7 @@ def test_a_metric_that_takes_no_weights_learns_from_natural_sets() -> None:
         calls.append(len(y_true))
         return float(1 - y_true[np.argsort(y_score)[-10:]].mean())
 
-    loss = SurrogateLoss(black_box(misses, value_range=(0, 1)), "scratch")
+    loss = SurrogateLoss(black_box(misses, higher_is_better=False, value_range=(0, 1)), "scratch")
     scores, targets, weights = digits(8, 60, seed=0, share=None)
     assert math.isfinite(loss.refine(scores, targets))
     assert math.isfinite(loss.refine(scores, targets, weights))
@@ -413,12 +413,15 @@ def test_a_metric_that_takes_no_weights_learns_from_natural_sets() -> None:
     ("metric", "message"),
     [
         (
-            black_box(lambda y, s: math.nan, name="blank"),
+            black_box(lambda y, s: math.nan, higher_is_better=False, name="blank"),
             "metric 'blank': expected one finite number, got nan on set 0",
         ),
-        (black_box(lambda y, s: [][0], name="broken"), r"metric 'broken' failed on set 0 \(.*IndexError"),
         (
-            black_box(lambda y, s: 7, name="far", value_range=(0, 1)),
+            black_box(lambda y, s: [][0], higher_is_better=False, name="broken"),
+            r"metric 'broken' failed on set 0 \(.*IndexError",
+        ),
+        (
+            black_box(lambda y, s: 7, higher_is_better=False, name="far", value_range=(0, 1)),
             "metric 'far': expected a value from 0 to 1, got 7",
         ),
         (
@@ -440,7 +443,9 @@ def test_a_metric_that_is_no_loss_breaks_nothing_but_the_call(metric: Metric, me
 
 @pytest.mark.parametrize("value_range", [None, (0, 1)])
 def test_a_constant_metric_keeps_a_surrogate_from_scratch_finite_and_untrusted(value_range) -> None:
-    loss = SurrogateLoss(black_box(lambda y, s: 0.25, name="same", value_range=value_range), "scratch")
+    loss = SurrogateLoss(
+        black_box(lambda y, s: 0.25, higher_is_better=False, name="same", value_range=value_range), "scratch"
+    )
     scores, targets = random_sets(8, 40)
     for _ in range(5):
         loss.refine(scores, targets)
@@ -457,6 +462,17 @@ def test_a_torchmetrics_object_is_a_metric(tmp_path: Path, monkeypatch: pytest.M
     assert math.isfinite(loss.refine(scores, targets))
     torch.testing.assert_close(1 + loss.metric(scores, targets), get_metric("auc")(scores, targets))
     loss(scores, targets).backward()
+
+
+@pytest.mark.parametrize("metric", ["ndcg(5)", "spearman"])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8])
+def test_grades_may_be_integers(metric: str, dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(0)
+    scores, grades = torch.randn(6, 12, generator=generator), torch.randint(4, (6, 12), generator=generator)
+    plain, whole = (SurrogateLoss(metric, new_surrogate(construction_for(get_metric(metric)), 0)) for _ in range(2))
+    assert whole.refine(scores, grades.to(dtype)) == plain.refine(scores, grades.float())
+    scores.requires_grad_()
+    assert torch.equal(whole(scores, grades.to(dtype)), plain(scores, grades.float()))
 
 
 # ---- as a module of torch --------------------------------------------------------------------------------------------

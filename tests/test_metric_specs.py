@@ -10,7 +10,8 @@ from sklearn import metrics as sklearn_metrics
 from sklearn.metrics import cohen_kappa_score, log_loss
 
 from metricgrad import get_metric
-from metricgrad.metric_specs import TWINS, read_metric
+from metricgrad.metric_specs import read_metric
+from metricgrad.metrics import SKLEARN_NAMES
 
 RNG = np.random.default_rng(0)
 Y = (RNG.random(80) < 0.4).astype(int)
@@ -22,7 +23,7 @@ def shown(spec: object, **how: bool) -> float:
     return float(metric.value(metric(SCORES, Y)))
 
 
-@pytest.mark.parametrize(("name", "twin"), TWINS.items())
+@pytest.mark.parametrize(("name", "twin"), SKLEARN_NAMES.items())
 def test_functions_of_scikit_learn_that_are_built_in_give_the_same_numbers(name: str, twin: str) -> None:
     given = SCORES if twin in ("auc", "average_precision") else SCORES >= 0
     assert shown(f"sklearn.metrics.{name}") == pytest.approx(getattr(sklearn_metrics, name)(Y, given))

@@ -2,15 +2,19 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from metricgrad.metrics import (
     ALIASES,
     PAPER,
+    SUGGESTED,
     Metric,
     auc,
     builtin_metrics,
@@ -19,6 +23,7 @@ from metricgrad.metrics import (
     f1,
     f_beta,
     get_metric,
+    listed_metrics,
     mcc,
     partial_auc,
     precision_at,
@@ -224,7 +229,7 @@ def test_names_are_read_kindly(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("f2", "metric: unknown name 'f2'; did you mean f1"),
+        ("f2", r"metric: unknown name 'f2'; did you mean f_beta\(2\)\?"),
         ("averge_precision", "metric: unknown name 'averge_precision'; did you mean average_precision"),
         ("f1(3)", r"metric: unknown name 'f1\(3\)'; did you mean f1"),
         ("zzz", "metric: unknown name 'zzz'; known: auc, eer, .*recall_at_precision"),
@@ -291,6 +296,67 @@ def test_a_metric_survives_copying_and_pickling(metric: Metric) -> None:
 def test_a_metric_cannot_be_changed() -> None:
     with pytest.raises(AttributeError):
         f1.name = "mine"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("f1_score", "f1"),
+        ("roc_auc_score", "auc"),
+        ("accuracy_score", "accuracy"),
+        ("average_precision_score", "average_precision"),
+        ("matthews_corrcoef", "mcc"),
+        ("jaccard_score", "jaccard"),
+        ("balanced_accuracy_score", "balanced_accuracy"),
+        ("fbeta_score", "f_beta"),
+        ("AUROC", "auc"),
+        ("ndcg_score", "ndcg"),
+        ("zero_one_loss", "error_rate"),
+    ],
+)
+def test_a_name_of_scikit_learn_or_torchmetrics_suggests_ours(theirs: str, ours: str) -> None:
+    with pytest.raises(ValueError, match=rf"metric: unknown name '{theirs}'; did you mean {ours}\?"):
+        get_metric(theirs)
+
+
+def test_every_suggestion_is_a_name_that_works_and_no_name_that_works_is_only_suggested() -> None:
+    for theirs, ours in SUGGESTED.items():
+        assert get_metric(ours).label
+        with pytest.raises(ValueError, match="did you mean"):
+            get_metric(theirs)
+
+
+@pytest.mark.parametrize("name", ["log_loss", "neg_log_loss", "neg_brier_score", "mean_squared_error", "r2"])
+def test_a_metric_with_a_gradient_is_said_to_need_none_of_ours(name: str) -> None:
+    with pytest.raises(ValueError, match=f"metric: unknown name '{name}'; it has a gradient, .*: train on it directly"):
+        get_metric(name)
+
+
+@given(name=st.text(alphabet="abcdefghijklmnopqrstuvwxyz_0123456789()", max_size=30))
+def test_any_name_is_a_metric_or_an_error_that_quotes_it(name: str) -> None:
+    wanted = re.sub("^(best_)+", "", name)
+    try:
+        found, said = get_metric(name), ""
+    except ValueError as error:
+        found, said = None, str(error)
+    assert isinstance(found, Metric) or f"metric: unknown name {wanted!r}; " in said or "expected a" in said
+
+
+@pytest.mark.parametrize(
+    "name", ["accuracy", "balanced_accuracy", "multiclass_accuracy", "multiclass_balanced_accuracy"]
+)
+def test_accuracies_are_listed_as_people_know_them(name: str) -> None:
+    metric = listed_metrics()[name]
+    assert metric.higher_is_better
+    assert metric.label == name.removeprefix("multiclass_").replace("_", " ")
+    assert "wrong" not in metric.explanation
+
+
+def test_every_listed_name_finds_the_metric_listed() -> None:
+    listed = listed_metrics()
+    for name, metric in listed.items():
+        assert (get_metric(name).label, get_metric(name).known_as) == (metric.label, metric.known_as)
+    assert {metric.name for metric in builtin_metrics(None)} <= set(listed)
 
 
 def test_accuracy_is_the_error_rate_known_the_other_way_round() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import joblib
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 import sklearn
@@ -22,6 +23,7 @@ from sklearn.utils import get_tags
 from metricgrad import MetricRanker, Recipe
 from metricgrad.metrics import builtin_metrics, get_metric
 from metricgrad.query_losses import QUERY_LOSSES
+from metricgrad.recipe import get_recipe
 from metricgrad.tasks import RANKING
 
 TINY = Recipe(warmup=45, rounds=3, sets=8, refine_sets=4, learning_rate=0.03, trust=-1.0, check_every=2)
@@ -81,6 +83,15 @@ def test_the_score_is_the_mean_of_scikit_learn_over_queries_that_tell_anything()
     assert fitted.score(X, Y, group=GROUP) == pytest.approx(mean_ndcg(fitted.predict(X), Y), rel=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [np.int64, np.int8, np.uint8, np.float32, bool, list])
+def test_grades_may_be_of_any_type_of_number(dtype: Any) -> None:
+    grades = (Y > 1).astype(float) if dtype is bool else Y
+    given = grades.astype(int).tolist() if dtype is list else grades.astype(dtype)
+    fitted = quick().fit(X, grades, group=GROUP)
+    assert same(fitted, quick().fit(X, given, group=GROUP))
+    assert fitted.score(X, given, group=GROUP) == pytest.approx(fitted.score(X, grades, group=GROUP), rel=1e-12)
+
+
 def test_queries_are_told_by_size_or_by_name_and_rows_may_be_in_any_order() -> None:
     fitted = quick().fit(X, Y, group=GROUP)
     assert same(fitted, quick().fit(X, Y, qid=QID))
@@ -136,6 +147,67 @@ def test_queries_held_out_are_not_trained_on() -> None:
     how = {"recipe": Recipe(warmup=6, rounds=0, sets=8, learning_rate=0.03), **scale}  # one look, at the end
     one, other = (quick(**how).fit(x, Y, qid=QID, validation=held_out) for x in (X, changed))
     assert same(one, other)
+
+
+TRAIN, HELD_OUT = QID < 45, QID >= 45
+
+
+@pytest.mark.parametrize(
+    "kind", [np.asarray, scipy.sparse.csr_matrix, lambda rows: pd.DataFrame(rows, columns=list("abcde"))]
+)
+def test_validation_queries_beside_the_others_are_as_good_as_some_of_them(kind: Any) -> None:
+    among = quick().fit(kind(X), Y, qid=QID, validation=HELD_OUT)
+    by_size = quick().fit(
+        kind(X[TRAIN]), Y[TRAIN], group=GROUP[:45], validation=(kind(X[HELD_OUT]), Y[HELD_OUT], GROUP[45:])
+    )
+    renumbered = QID[HELD_OUT] - 45  # the same names as queries trained on, which they are not
+    by_name = quick().fit(
+        kind(X[TRAIN]), Y[TRAIN], qid=QID[TRAIN], validation=(kind(X[HELD_OUT]), Y[HELD_OUT], renumbered)
+    )
+    for ranker in (by_size, by_name):
+        np.testing.assert_array_equal(ranker.predict(kind(X)), among.predict(kind(X)))
+        assert ranker.validation_loss_ == among.validation_loss_
+
+
+def test_validation_queries_beside_others_that_have_weights_weigh_as_much() -> None:
+    weights = np.where(np.arange(len(Y)) % 4, 3.0, 0.0)
+    beside = (X[HELD_OUT], Y[HELD_OUT], GROUP[45:])
+    ranker = quick().fit(X[TRAIN], Y[TRAIN], group=GROUP[:45], sample_weight=weights[TRAIN], validation=beside)
+    assert same(ranker, quick().fit(X, Y, qid=QID, sample_weight=np.where(HELD_OUT, 3.0, weights), validation=HELD_OUT))
+
+
+@pytest.mark.parametrize(
+    ("validation", "message"),
+    [
+        ((X[HELD_OUT], Y[HELD_OUT]), r"validation: expected \(X, y, group\), or \(X, y, qid\) .*, got \(X, y\)"),
+        ((X[HELD_OUT], Y[HELD_OUT], [3, 4]), r"validation: group: expected sizes that add up to \d+ rows, got 7"),
+        ((X[HELD_OUT][:, :2], Y[HELD_OUT], GROUP[45:]), "validation: expected the 5 features of X, got 2 features"),
+        ((X[HELD_OUT], Y[HELD_OUT] * 0, GROUP[45:]), "validation: expected queries whose documents differ in grade"),
+    ],
+)
+def test_validation_queries_that_do_not_fit_are_named(validation: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        quick().fit(X[TRAIN], Y[TRAIN], group=GROUP[:45], validation=validation)
+
+
+def test_outliers_in_validation_queries_do_not_change_the_scale() -> None:
+    odd = X.copy()
+    odd[HELD_OUT] *= 1e12
+    plain, other = (quick().fit(rows, Y, qid=QID, validation=HELD_OUT) for rows in (X, odd))
+    np.testing.assert_array_equal(plain.scale_, other.scale_)
+    np.testing.assert_array_equal(plain.centre_, other.centre_)
+
+
+def test_a_callback_that_returns_true_stops_and_recipes_can_be_searched() -> None:
+    fitted = quick(callback=lambda done: done.steps >= 9).fit(X, Y, group=GROUP)
+    assert fitted.interrupted_
+    assert fitted.history_[-1].steps == 9
+    assert MetricRanker().set_params(recipe__rounds=7).recipe == replace(get_recipe("queries"), rounds=7)
+
+
+def test_text_in_the_features_is_named() -> None:
+    with pytest.raises(ValueError, match="X: expected numbers, got 'red'; encode it first"):
+        quick().fit(np.full(X.shape, "red", dtype=object), Y, group=GROUP)
 
 
 # ---- scikit-learn's tools ------------------------------------------------------------------------------------------

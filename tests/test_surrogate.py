@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from metricgrad.surrogate import CONSTRUCTIONS, Construction, Surrogate, class_weights, meta_loss, standardised
+from metricgrad.surrogate import CONSTRUCTIONS, REACH, Construction, Surrogate, class_weights, meta_loss, standardised
 
 CENTRED, SCALED, PAPER = Construction(), Construction(standardise="scale"), CONSTRUCTIONS["paper"]
+TOP = Construction(standardise="top")
 
 
 def built(construction: Construction, seed: int = 0) -> Surrogate:
@@ -19,7 +20,7 @@ def built(construction: Construction, seed: int = 0) -> Surrogate:
         return Surrogate(construction).double().eval()
 
 
-SURROGATES = {construction: built(construction).requires_grad_(False) for construction in (CENTRED, SCALED, PAPER)}
+SURROGATES = {construction: built(construction).requires_grad_(False) for construction in (CENTRED, SCALED, PAPER, TOP)}
 
 
 def random_sets(*shape: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
@@ -108,7 +109,7 @@ def test_a_change_of_score_target_or_weight_is_seen() -> None:
 # ---- shapes ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("construction", [CENTRED, SCALED, PAPER], ids=["shift", "scale", "paper"])
+@pytest.mark.parametrize("construction", [CENTRED, SCALED, PAPER, TOP], ids=["shift", "scale", "paper", "top"])
 @pytest.mark.parametrize("axes", [(), (1,), (5,), (2, 3), (0,)])
 @pytest.mark.parametrize("size", [2, 7, 300])
 def test_sets_in_leading_axes_are_judged_one_by_one(construction, axes: tuple[int, ...], size: int) -> None:
@@ -155,8 +156,29 @@ def test_outputs_that_are_all_the_same_are_judged_as_one() -> None:
 @given(rows=ONE_SET, shift=st.floats(-10, 10), scale=st.floats(1, 100))
 def test_centred_scores_hide_shift_and_scale(rows, shift: float, scale: float) -> None:
     scores, targets, weights = 8 * rows[0], rows[1], rows[2]
-    surrogate = SURROGATES[CENTRED]
-    assert_same(surrogate(scores * scale + shift, targets, weights), surrogate(scores, targets, weights))
+    for surrogate in (SURROGATES[CENTRED], SURROGATES[TOP]):
+        assert_same(surrogate(scores * scale + shift, targets, weights), surrogate(scores, targets, weights))
+
+
+@given(rows=ONE_SET)
+def test_scores_measured_from_the_top_keep_their_order_and_put_the_highest_row_in_one_place(rows) -> None:
+    scores, targets, weights = rows
+    placed = standardised(scores, targets, weights, "top")
+    present = weights > 0
+    assert torch.equal(placed[present].argsort(stable=True), scores[present].argsort(stable=True))
+    highest = placed[present].max()
+    assert_same((1.5 * highest).asinh(), torch.tensor(REACH, dtype=torch.float64))
+    assert torch.equal(placed[present] == highest, scores[present] == scores[present].max())
+
+
+def test_scores_measured_from_the_top_tell_the_first_two_rows_apart_however_close() -> None:
+    scores = torch.cat((torch.linspace(-2, 2, 100), torch.tensor([2.02]))).double()
+    first, second = torch.zeros(101).double(), torch.zeros(101).double()
+    first[100], second[99] = 1, 1
+    placed = (1.5 * standardised(scores, first, torch.ones(101).double(), "top")).asinh()
+    assert float(placed[100] - placed[99]) > 3 * 0.073  # the distance between two thresholds of the comb
+    shifted = (1.5 * standardised(scores, second, torch.ones(101).double(), "shift")).asinh()
+    assert float(shifted[100] - shifted[99]) < 0.073
 
 
 @given(rows=ONE_SET, scale=st.floats(1, 100))
@@ -193,7 +215,7 @@ def test_both_classes_count_the_same_in_centre_and_scale() -> None:
 # ---- gradients -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("construction", [CENTRED, SCALED, PAPER], ids=["shift", "scale", "paper"])
+@pytest.mark.parametrize("construction", [CENTRED, SCALED, PAPER, TOP], ids=["shift", "scale", "paper", "top"])
 @pytest.mark.parametrize("training", [False, True])
 def test_gradients_of_scores_and_weights_are_those_of_finite_differences(construction, training: bool) -> None:
     surrogate = built(construction).train(training)
@@ -235,7 +257,7 @@ DEGENERATE = {
 }
 
 
-@pytest.mark.parametrize("construction", [CENTRED, SCALED, PAPER], ids=["shift", "scale", "paper"])
+@pytest.mark.parametrize("construction", [CENTRED, SCALED, PAPER, TOP], ids=["shift", "scale", "paper", "top"])
 @pytest.mark.parametrize("case", DEGENERATE)
 @pytest.mark.parametrize("weigh", [1.0, 0.0])
 def test_degenerate_sets_have_finite_losses_and_gradients(construction, case: str, weigh: float) -> None:
@@ -249,7 +271,7 @@ def test_degenerate_sets_have_finite_losses_and_gradients(construction, case: st
     assert all(p.grad is None or bool(p.grad.isfinite().all()) for p in surrogate.parameters())
 
 
-@pytest.mark.parametrize("standardise", ["shift", "scale"])
+@pytest.mark.parametrize("standardise", ["shift", "scale", "top"])
 @pytest.mark.parametrize("size", [1e-4, 1e6, 1e15])
 def test_small_and_huge_scores_are_told_apart_as_any_others(standardise: str, size: float) -> None:
     surrogate = built(Construction(standardise=standardise)).float()

@@ -14,6 +14,7 @@ from sklearn.metrics import f1_score
 
 from metricgrad import Recipe, TableClassifier
 from metricgrad.reading import TableError
+from metricgrad.splits import group_part, latest_part
 
 N = 300
 QUICK = Recipe(warmup=60, rounds=0, learning_rate=0.05)
@@ -109,7 +110,70 @@ def test_groups_and_times_decide_which_rows_validate(monkeypatch: pytest.MonkeyP
     assert "joined" not in by_time.feature_names_in_
     quick().fit(FRAME, "churn", sample_weight="weight")
     np.testing.assert_array_equal(seen["sample_weight"], FRAME["weight"])
-    assert seen["validation"] is None
+    assert len(seen["validation"]) == pytest.approx(0.2 * N, abs=2)
+    positives = (FRAME["churn"] == "yes").to_numpy()
+    assert positives[seen["validation"]].mean() == pytest.approx(positives.mean(), abs=0.02)
+
+
+def held_out_rows(frame: pd.DataFrame, monkeypatch: pytest.MonkeyPatch, **how: Any) -> np.ndarray:
+    """Fit, and return the numbers of the rows that the model was chosen on."""
+    from metricgrad.table_classifier import MetricClassifier
+
+    seen: list[np.ndarray] = []
+    original = MetricClassifier.fit
+
+    def spied(self: Any, X: Any, y: Any, **named: Any) -> Any:
+        seen.append(named["validation"])
+        return original(self, X, y, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MetricClassifier, "fit", spied)
+        quick(**how).fit(frame, "churn")
+    return seen[0]
+
+
+def test_equal_rows_are_on_the_same_side_of_the_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    twice = pd.concat([FRAME, FRAME], ignore_index=True).drop(columns="customer_id")
+    rows = held_out_rows(twice, monkeypatch)
+    assert set(rows[rows < N] + N) == set(rows[rows >= N])
+    few = pd.DataFrame({"plan": ["a", "b"] * 100, "churn": ["yes", "no"] * 100})  # two distinct rows: nothing to keep
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the plan gives the target away
+        assert len(held_out_rows(few, monkeypatch)) == 40
+
+
+@pytest.mark.parametrize("by", [{}, {"groups": "household"}, {"times": "joined"}])
+def test_outliers_in_validation_rows_change_neither_scale_nor_what_fills_gaps(
+    by: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = FRAME.assign(age=FRAME["age"].where(FRAME["age"].notna(), 40.0), size=np.arange(N) / 7)
+    plain = quick().fit(frame, "churn", **by)
+    rows = held_out_rows(frame, monkeypatch) if not by else validated_by(frame, by)
+    odd = frame.copy()
+    odd.loc[rows, "size"] = 1e15
+    other = quick().fit(odd, "churn", **by)
+    assert other.pipeline_[0].encoders_ == plain.pipeline_[0].encoders_
+    np.testing.assert_array_equal(other.model_.scale_, plain.model_.scale_)
+
+
+def validated_by(frame: pd.DataFrame, by: dict[str, str]) -> np.ndarray:
+    targets = (frame["churn"] == "yes").to_numpy().astype(float)
+    if "groups" in by:
+        return group_part(pd.factorize(frame["household"])[0], targets, 0, 0.2)
+    return latest_part(frame["joined"].astype("int64"), 0.2)
+
+
+def test_three_classes_name_the_estimator_for_them() -> None:
+    with pytest.raises(
+        TableError, match=r"expected two classes in 'plan', got 3: .* or train MetricClassifier for sev"
+    ):
+        quick().fit(FRAME, "plan")
+
+
+def test_fields_of_the_recipe_are_parameters() -> None:
+    model = quick().set_params(recipe__warmup=9)
+    assert model.recipe.warmup == clone(model).get_params()["recipe__warmup"] == 9
+    assert model.fit(FRAME, "churn").model_.history_[-1].steps == 9
 
 
 @pytest.mark.parametrize(

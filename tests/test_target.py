@@ -60,7 +60,7 @@ def test_labels_are_the_same_however_they_are_stored() -> None:
         (pd.Series([None, None]), "target: expected two classes in 'churn', got only missing cells"),
         (
             cells(a=3, b=2, c=2, d=2),
-            r"expected two classes in 'churn', got 4: 'a', 'b', 'c' ...; say which is positive; columns of two",
+            r"expected two classes in 'churn', got 4: 'a', 'b', 'c' ...; say which is positive, or train Metric",
         ),
         (cells(yes=1, no=9), "target: expected at least 2 rows of each class in 'churn', got 1 of 'yes'"),
         (cells(yes=9, no=1), "target: expected at least 2 rows of each class in 'churn', got 1 of 'no'"),

@@ -5,6 +5,8 @@ import math
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from metricgrad.black_box import black_box
 from metricgrad.metrics import Metric, get_metric
@@ -96,8 +98,8 @@ def test_a_metric_that_looks_at_zero_keeps_it_in_sight() -> None:
     assert construction_for(get_metric("f1")) == Construction(standardise="scale")
     assert construction_for(get_metric("best_f1")) == Construction(standardise="shift")
     assert construction_for(get_metric("auc")) == Construction(standardise="shift")
-    assert construction_for(black_box(profit)).link == "linear"
-    assert construction_for(black_box(profit, value_range=(-1000, 10_000))).link == "sigmoid"
+    assert construction_for(black_box(profit, higher_is_better=False)).link == "linear"
+    assert construction_for(black_box(profit, higher_is_better=False, value_range=(-1000, 10_000))).link == "sigmoid"
 
 
 def test_a_black_box_without_weights_is_never_given_any() -> None:
@@ -107,7 +109,7 @@ def test_a_black_box_without_weights_is_never_given_any() -> None:
         seen.append(len(y_true))
         return float(y_true[np.argsort(y_score)[-5:]].mean())
 
-    fit_universal(black_box(share_on_top, value_range=(0, 1)), fitting=TINY)
+    fit_universal(black_box(share_on_top, higher_is_better=False, value_range=(0, 1)), fitting=TINY)
     assert len(seen) == TINY.families * KIN
     assert set(seen) == set(TINY.sizes)
 
@@ -130,9 +132,18 @@ def test_progress_is_told_until_all_is_done(construction: str | None) -> None:
     ("metric", "message"),
     [
         (get_metric("recall").best, r"metric: 'best_recall' is constant \(0 on every random set\)"),
-        (black_box(lambda y, s: 41, name="always"), r"metric: 'always' is constant \(41 on every random set\)"),
-        (black_box(lambda y, s: math.nan, name="blank"), "metric 'blank': expected one finite number, got nan"),
-        (black_box(lambda y, s: 1 / 0, name="broken"), "metric 'broken' failed on .* ZeroDivisionError"),
+        (
+            black_box(lambda y, s: 41, higher_is_better=False, name="always"),
+            r"metric: 'always' is constant \(41 on every random set\)",
+        ),
+        (
+            black_box(lambda y, s: math.nan, higher_is_better=False, name="blank"),
+            "metric 'blank': expected one finite number, got nan",
+        ),
+        (
+            black_box(lambda y, s: 1 / 0, higher_is_better=False, name="broken"),
+            "metric 'broken' failed on .* ZeroDivisionError",
+        ),
         (Metric("none", never_a_number, "none"), "metric: expected a loss from 0 to 1 from 'none', got nan"),
         (Metric("none", never_a_number, "none", bounded=False), "metric: expected a finite loss from 'none', got nan"),
         (Metric("seven", seven, "seven"), "metric: expected a loss from 0 to 1 from 'seven', got 7"),
@@ -158,6 +169,24 @@ def test_fidelity_is_gap_rank_correlation_and_what_there_is_to_tell_apart() -> N
     assert measured["spearman"] == pytest.approx(1)
     assert measured["gap"] == pytest.approx(float(metric(*sets).mean()) / 2)
     assert measured["spread"] == pytest.approx(float(metric(*sets).std(correction=0)))
+
+
+@given(losses=st.lists(st.integers(0, 3), min_size=2, max_size=40).filter(lambda losses: len(set(losses)) > 1))
+def test_the_ceiling_is_what_a_surrogate_reaches_that_only_breaks_ties(losses: list[int]) -> None:
+    true = torch.tensor(losses, dtype=torch.float64) / 4
+
+    class Tied(Surrogate):
+        def forward(self, scores: torch.Tensor, *_: torch.Tensor) -> torch.Tensor:
+            return scores[:, 0]
+
+    metric = Metric("told", lambda scores, targets, weights: scores[:, 0].mul(4).floor() / 4, "told")
+    broken = true + torch.arange(len(true)) / 1000
+    sets = Sets(
+        broken[:, None].expand(-1, 2), torch.tensor([[0.0, 1.0]]).expand(len(true), 2), torch.ones(len(true), 2)
+    )
+    measured = fidelity(Tied(), metric, sets)
+    assert measured["spearman"] == pytest.approx(measured["ceiling"])
+    assert (measured["ceiling"] == pytest.approx(1)) == (len(set(losses)) == len(losses))
 
 
 @pytest.mark.parametrize("sets", [0, 1, 5])

@@ -11,7 +11,7 @@ def cost(y_true: np.ndarray, y_pred: np.ndarray) -> float:
     return float(20 * missed + needless + 2 * foreseen) / len(y_true)
 
 
-metric = black_box(cost, labels=True)
+metric = black_box(cost, higher_is_better=False, labels=True)
 proxy = "balanced"
 
 

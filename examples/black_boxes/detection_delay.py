@@ -15,7 +15,9 @@ def delay(y_true: np.ndarray, y_score: np.ndarray, fault: np.ndarray, hour: np.n
     return float(np.mean([hour[alarm & (fault == one)].min(initial=LONGEST) for one in faults])) if len(faults) else 0.0
 
 
-metric = black_box(delay, name="hours unseen", value_range=(0, LONGEST), columns=("fault", "hour"))
+metric = black_box(
+    delay, higher_is_better=False, name="hours unseen", value_range=(0, LONGEST), columns=("fault", "hour")
+)
 proxy = "cross-entropy"
 
 

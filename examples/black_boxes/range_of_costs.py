@@ -15,7 +15,7 @@ def cost(y_true: np.ndarray, y_score: np.ndarray) -> float:
     return float(least.mean() / len(y_true))
 
 
-metric = black_box(cost, name="mean cost")
+metric = black_box(cost, higher_is_better=False, name="mean cost")
 proxy = "cross-entropy"
 
 

@@ -13,17 +13,22 @@ from typing import Any
 from metricgrad.borrowed import SklearnScorer, Torchmetrics
 from metricgrad.calls import BlackBox, Passed, Pool
 from metricgrad.formulas import Function
-from metricgrad.metrics import Metric, get_metric
+from metricgrad.metrics import SKLEARN_NAMES, Metric, get_metric
 from metricgrad.offsets import Decision
 from metricgrad.tasks import COLUMNS, MULTILABEL, TASKS, Task
+
+OF_PROBABILITIES = ("log_loss", "brier_score_loss", "d2_log_loss_score", "d2_brier_score")
+"""Functions of scikit-learn that judge probabilities."""
+OF_LABELS = ("y_pred", "y2", "labels", "predicted")
+"""Names of a second argument that takes labels."""
 
 
 def black_box(
     fn: Callable[..., Any],
     *,
+    higher_is_better: bool,
     name: str | None = None,
     label: str | None = None,
-    higher_is_better: bool = False,
     value_range: tuple[float, float] | None = None,
     labels: bool = False,
     probabilities: bool = False,
@@ -41,10 +46,11 @@ def black_box(
         `(y_true, y_score) -> float`, in the order of scikit-learn: two numpy arrays `(n,)`, the first of 0 and 1. If
         it has an argument `sample_weight`, rows may weigh differently; if not, rows of weight zero are left out and
         the others have to weigh the same.
+    higher_is_better : bool
+        Whether a high value is good, as of a profit, or bad, as of a cost. It has no default: a model trained the wrong
+        way round looks as if it had learned nothing.
     name, label : str, optional
         What the metric is called, and how people write it; from the name of the callable if not given.
-    higher_is_better : bool
-        Whether people want its value to be high.
     value_range : (float, float), optional
         The lowest and the highest value there is. It maps the best value to loss 0 and the worst to loss 1; without
         it the loss is the value, or the value negated, and nothing is known of its bounds.
@@ -90,6 +96,8 @@ def black_box(
     """
     if not callable(fn) or isinstance(fn, type):
         raise TypeError(f"fn: expected a callable (y_true, y_score) -> float, got {fn!r}")
+    if not isinstance(higher_is_better, bool):
+        raise TypeError(f"higher_is_better: expected True or False, got {higher_is_better!r}")
     if labels and probabilities:
         raise ValueError("probabilities: expected False where labels is True, for a callable is passed one of the two")
     predicted = _task(task, columns)
@@ -122,9 +130,10 @@ def _best_of(box: BlackBox) -> Function:
 
 
 def as_metric(spec: Any) -> Metric:
-    """Take a metric in any form: a name, a `Metric`, another package's, or a callable `(y_true, y_score) -> float`.
+    """Take a metric in any form: a name, a `Metric`, an object of another package, or a function of scikit-learn.
 
-    Of a callable, the name has to say which way is better, as in scikit-learn: `..._score`, `..._loss`, `..._error`.
+    Any other callable has to say which way is better: `black_box(fn, higher_is_better=True)`, or by an attribute
+    `fn.higher_is_better`.
 
     A torchmetrics object with a threshold is passed labels of `scores >= 0`, any other the sigmoid of scores; the
     object itself is left as it is. A scorer of scikit-learn, which is any callable whose first argument is called
@@ -138,21 +147,42 @@ def as_metric(spec: Any) -> Metric:
     if isinstance(spec, str):
         return get_metric(spec)
     if callable(spec) and not isinstance(spec, type):
-        return borrow(spec) or black_box(spec, higher_is_better=_direction(spec))
+        return borrow(spec) or _of_function(spec)
     raise TypeError(f"metric: expected a name, a Metric, a torchmetrics object, a scorer or a callable, got {spec!r}")
 
 
-def _direction(fn: Callable[..., Any]) -> bool:
-    """Tell from its name whether people want the value of a bare callable to be high, as scikit-learn names them."""
-    name = _name_of(fn)
+def _of_function(fn: Callable[..., Any]) -> Metric:
+    """Return the metric of a function of scikit-learn, or of a callable that says which way is better."""
+    name, higher = _name_of(fn), getattr(fn, "higher_is_better", None)
+    if str(getattr(fn, "__module__", "")).startswith("sklearn.metrics"):
+        if name in SKLEARN_NAMES:
+            return get_metric(SKLEARN_NAMES[name])
+        higher = direction_of(name)
+    if higher is None:
+        raise ValueError(
+            f"metric: expected to know which way is better, got the callable {name!r}; wrap it: "
+            f"black_box({name}, higher_is_better=True), or False if low values are good"
+        )
+    return as_passed(fn, passed_to(fn), higher, name)
+
+
+def direction_of(name: str) -> bool | None:
+    """Return whether a high value is good by the end of a name, as scikit-learn names its functions; None if unknown.
+
+    >>> direction_of("roc_auc_score"), direction_of("hamming_loss"), direction_of("profit")
+    (True, False, None)
+    """
     if name.endswith("_score"):
         return True
-    if name.endswith(("_loss", "_error")):
-        return False
-    raise ValueError(
-        f"metric: expected to know which way is better, got the callable {name!r}, whose name ends neither in _score "
-        "nor in _loss or _error; say black_box(fn, higher_is_better=...)"
-    )
+    return False if name.endswith(("_loss", "_error")) else None
+
+
+def passed_to(fn: Callable[..., Any]) -> Passed:
+    """Return what a function expects of a model, by its name and that of its second argument."""
+    second = next(iter(_arguments(fn)[1:]), None)
+    if _name_of(fn) in OF_PROBABILITIES or second in ("y_proba", "y_prob"):
+        return "probabilities"
+    return "labels" if second in OF_LABELS else "scores"
 
 
 def borrow(spec: Any, name: str | None = None) -> Metric | None:
@@ -167,15 +197,16 @@ def _of_torchmetrics(spec: Any, name: str | None) -> Metric:
     if higher_is_better is None:
         raise ValueError(f"metric: expected a torchmetrics object with higher_is_better, got {label} without")
     passed: Passed = "labels" if hasattr(spec, "threshold") else "probabilities"
-    return _passed(Torchmetrics(deepcopy(spec)), passed, higher_is_better, label, name)
+    return as_passed(Torchmetrics(deepcopy(spec)), passed, bool(higher_is_better), label, name)
 
 
 def _of_scorer(spec: Callable[..., Any], name: str | None) -> Metric:
     scorer = SklearnScorer(spec)
-    return _passed(scorer, scorer.passed, True, _name_of(getattr(spec, "_score_func", spec)), name)
+    return as_passed(scorer, scorer.passed, True, _name_of(getattr(spec, "_score_func", spec)), name)
 
 
-def _passed(fn: Callable[..., Any], passed: Passed, higher: bool, label: str, name: str | None) -> Metric:
+def as_passed(fn: Callable[..., Any], passed: Passed, higher: bool, label: str, name: str | None = None) -> Metric:
+    """Make a metric of a callable that is passed labels, probabilities or scores."""
     labels, probabilities = passed == "labels", passed == "probabilities"
     return black_box(
         fn, name=name or label, label=label, higher_is_better=higher, labels=labels, probabilities=probabilities

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import asdict
 from datetime import datetime, timezone
@@ -43,6 +44,8 @@ from metricgrad.universal import (
 )
 
 WEIGHTS = Path(__file__).parent / "weights"
+MIN_FAITHFULNESS = 0.8
+"""Below which a bundled surrogate is marked, and warned of where it is used."""
 
 
 @lru_cache(maxsize=1)
@@ -68,6 +71,28 @@ def bundled_digest(metric: Metric, construction: str, form: str) -> str:
     name = metric.trained(form).name
     known = bundled_index().get(name, {}) if construction == "default" and is_builtin(metric) else {}
     return str(known.get("sha256", ""))[:16]
+
+
+def faithfulness(entry: Mapping[str, Any]) -> float:
+    """Return how far a bundled surrogate orders unseen sets as its metric does, from the entry of the index.
+
+    It is the Spearman correlation over the highest one possible: sets that lose exactly the same have no order.
+
+    >>> round(faithfulness({"held_out_sets_of_400": {"spearman": 0.6, "ceiling": 0.75}}), 2)
+    0.8
+    """
+    held_out = entry["held_out_sets_of_400"]
+    return float(held_out["spearman"] / held_out.get("ceiling", 1.0))
+
+
+def _warn_of_low_fidelity(metric: Metric) -> None:
+    found = faithfulness(bundled_index()[metric.name])
+    if not found >= MIN_FAITHFULNESS:
+        warnings.warn(
+            f"the bundled surrogate of {metric.label} hardly follows it: Spearman correlation {found:.2f} on random "
+            f"sets, below {MIN_FAITHFULNESS}; what it is trained for may not improve",
+            stacklevel=5,
+        )
 
 
 def open_surrogate(path: Path, sha256: str | None = None) -> Surrogate:
@@ -123,6 +148,7 @@ def universal_for(
         construction = usual if construction in (None, "default") else construction
         sets, fitting = sets_for(metric), fitting_for(metric)
     if construction == usual and is_builtin(metric) and metric.name in bundled_index():
+        _warn_of_low_fidelity(metric)
         return load_universal(metric.name)
     path = _cache() / f"{_fingerprint(metric, construction, sets, fitting)}.safetensors"
     with suppress(FileNotFoundError, ValueError):  # not there yet, or damaged: then it is fitted

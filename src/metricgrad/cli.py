@@ -150,16 +150,18 @@ def demo(
 @app.command()
 def metrics() -> None:
     """List every metric: how people know it, which way is better, whether a threshold matters, what it says."""
-    from metricgrad.metrics import ALIASES, FAMILIES, builtin_metrics
+    from metricgrad.metrics import ALIASES, FAMILIES, listed_metrics
     from metricgrad.tasks import BINARY
 
-    for metric in builtin_metrics(None):
+    listed = listed_metrics()
+    for name, metric in listed.items():
         better = "higher is better" if metric.higher_is_better else "lower is better"
         cut = "the offsets matter" if metric.task.outputs else "the threshold matters"
         task = "" if metric.task == BINARY else f"; of {metric.task.name}"
         decided = f"; {cut}" if metric.thresholded else ""
-        echo(f"{metric.name:<33}{metric.label}, {better}{decided}{task}", f"    {metric.explanation}")
-    echo("", f"Other names: {', '.join(f'{alias} = {name}' for alias, name in ALIASES.items())}.")
+        echo(f"{name:<33}{metric.label}, {better}{decided}{task}", f"    {metric.explanation}")
+    others = ", ".join(f"{alias} = {name}" for alias, name in ALIASES.items() if alias not in listed)
+    echo("", f"Other names: {others}.")
     echo(f"{', '.join(FAMILIES)} take any other number: f_beta(0.5).")
     echo("Where the threshold matters, best_f1 and the like cut each set at its own best threshold;")
     echo("where offsets of the classes or labels do, best_macro_f1 and the like take the best of each set.")
@@ -195,30 +197,41 @@ def universal_fit(
     with work_bar() as report:
         for done, (name, entry) in enumerate(fit_bundled(chosen, out, fitting, report), 1):
             report("surrogates", done, len(chosen))
-            gap, spearman = _fidelity(entry)
+            gap, spearman, ceiling = _fidelity(entry)
             # Not typer's echo, which would write through the bars.
-            print(visible(f"{name}: gap {gap}, Spearman {spearman}, {out / entry['file']}"), flush=True)
+            said = f"{name}: gap {gap}, Spearman {spearman} (at most {ceiling}), {out / entry['file']}"
+            print(visible(said), flush=True)
 
 
 @universal.command("list")
 def universal_list() -> None:
     """List the bundled surrogates: how far each is from its metric on random sets it has not seen."""
     from rich.table import Table
+    from rich.text import Text
 
-    from metricgrad.bundle import bundled_index
+    from metricgrad.bundle import MIN_FAITHFULNESS, bundled_index, faithfulness
     from metricgrad.screen import Screen
 
     table = Table(title="Bundled universal surrogates, on unseen random sets of 400 rows")
     table.add_column("metric", no_wrap=True)
-    for heading in ("gap", "Spearman", "random sets", "steps"):
+    for heading in ("gap", "Spearman", "at most", "fidelity", "random sets", "steps"):
         table.add_column(heading, justify="right")
+    low = False
     for name, entry in bundled_index().items():
-        fitting = entry["fitting"]
-        table.add_row(name, *_fidelity(entry), f"{8 * fitting['families']:,}", f"{fitting['steps']:,}")
+        fitting, found = entry["fitting"], faithfulness(entry)
+        unfaithful = not found >= MIN_FAITHFULNESS
+        low = low or unfaithful
+        shown = Text(f"low {found:.4f}", "bold red") if unfaithful else f"{found:.4f}"
+        table.add_row(name, *_fidelity(entry), shown, f"{8 * fitting['families']:,}", f"{fitting['steps']:,}")
     Screen().print(table)
+    echo("Fidelity is the Spearman correlation over the highest one possible: sets of equal loss have no order.")
+    if low:
+        echo(f"low: a fidelity below {MIN_FAITHFULNESS:g}; do not rely on such a surrogate as it is.")
 
 
-def _fidelity(entry: dict[str, Any]) -> tuple[str, str]:
-    """Write the gap and the Spearman correlation of a bundled surrogate."""
+def _fidelity(entry: dict[str, Any]) -> tuple[str, str, str]:
+    """Format the gap, the Spearman correlation of a bundled surrogate, and the highest one possible."""
     held_out = entry["held_out_sets_of_400"]
-    return f"{held_out['gap']:.4f}", f"{held_out['spearman']:.4f}"
+    numbers = (held_out.get(key) for key in ("gap", "spearman", "ceiling"))
+    gap, spearman, ceiling = ("" if number is None else f"{number:.4f}" for number in numbers)
+    return gap, spearman, ceiling

@@ -19,18 +19,26 @@ FOLDS = 5
 
 
 def cross_validated(
-    trained: Callable[[Array, Rows], Trained], network: Scorer, table: Table, metric: Metric, seed: int, share: float
+    trained: Callable[[Table, Array, Rows], Trained],
+    rescaled: Callable[[Array], Table],
+    network: Scorer,
+    table: Table,
+    metric: Metric,
+    seed: int,
+    share: float,
 ) -> float | None:
     """Choose where a network is cut: by standardised scores of five others, each of its own held-out fold.
 
     Parameters
     ----------
     trained : callable
-        `(numbers of training rows, validation rows)` -> a model trained as the network was.
+        `(table, numbers of training rows, validation rows)` -> a model trained as the network was.
+    rescaled : callable
+        `(numbers of training rows)` -> the table, scaled by them.
     network : Scorer
         What the threshold is for.
     table : Table
-        All rows.
+        All rows, scaled as the network takes them.
     metric : Metric
         What the threshold is best for.
     seed, share : int, float
@@ -44,16 +52,17 @@ def cross_validated(
     scores, order = [], []
     for training, held_out in folds(table.targets, FOLDS, seed):
         inner = split(table.targets[training], seed, test=0.0, validation=share)
-        other = trained(training[inner.train], table.rows(training[inner.validation]))
+        own = rescaled(training[inner.train])
+        other = trained(own, training[inner.train], own.rows(training[inner.validation]))
         if other.interrupted:
             return None
-        unseen = scores_in_double(other.network, table.rows(held_out).x)
+        unseen = scores_in_double(other.network, own.rows(held_out).x)
         scores.append((unseen - unseen.mean()) / unseen.std(correction=0).clamp(min=1e-12))
         order.append(held_out)
     pooled = table.rows(np.concatenate(order))
     cut = best_threshold(metric, torch.cat(scores), pooled.y, pooled.w)
-    own = scores_in_double(network, table.rows(np.arange(len(table.targets))).x)
-    return float(own.mean() + cut * own.std(correction=0))
+    scored = scores_in_double(network, table.rows(np.arange(len(table.targets))).x)
+    return float(scored.mean() + cut * scored.std(correction=0))
 
 
 def check_folds(targets: Array) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -10,10 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
+from metricgrad.cells import NO, YES
 from metricgrad.metrics import Metric, get_metric
 from metricgrad.tasks import Task
 
 Array = NDArray[Any]
+POSITIVE = (*YES, "positive", "pos")
+NEGATIVE = (*NO, "negative", "neg")
+"""Words for either class that leave no doubt which one is positive."""
 NAMESAKES = {
     "multiclass": {"error_rate": "micro_f1", "balanced_error": "multiclass_balanced_error", "mcc": "multiclass_mcc"},
     "multilabel": {"macro_f1": "label_macro_f1", "micro_f1": "label_micro_f1", "map": "label_map"},
@@ -67,14 +72,48 @@ def learn_labels(y: Array, task: Task) -> tuple[Array, Array]:
     return classes, numbers.astype(np.int8)
 
 
-def known_labels(y: Any, classes: Array, task: Task) -> Array:
+def positive_class(classes: Array, counts: Array, positive_label: Any = None) -> Any:
+    """Return the positive one of two classes: the one asked for, or the last in order, as scikit-learn has it.
+
+    Warns where the last in order is hardly meant: a word for no, or the more frequent of two words.
+
+    >>> classes = np.array(["bad", "good"])
+    >>> str(positive_class(classes, np.array([70, 30]))), str(positive_class(classes, np.array([30, 70]), "bad"))
+    ('good', 'bad')
+    """
+    if positive_label is not None:
+        found = np.flatnonzero(classes == positive_label)
+        if not len(found):
+            raise ValueError(f"positive_label: expected one of {classes.tolist()}, got {positive_label!r}")
+        return classes[found[0]]
+    if isinstance(classes[1], str):
+        says_yes = [_says_yes(label) for label in classes]
+        why = "a word for no" if says_yes == [True, False] else ""
+        why = why or ("the more frequent one" if says_yes != [False, True] and counts[1] > counts[0] else "")
+        if why:
+            warnings.warn(
+                f"y: {str(classes[1])!r} is taken as the positive class, the last of {classes.tolist()} in order, but "
+                f"is {why}; say positive_label={str(classes[0])!r} or positive_label={str(classes[1])!r}",
+                stacklevel=6,  # where fit was called
+            )
+    return classes[1]
+
+
+def _says_yes(label: str) -> bool | None:
+    word = label.strip().lower()
+    return True if word in POSITIVE else False if word in NEGATIVE else None
+
+
+def known_labels(y: Any, classes: Array, task: Task, positive: Any = None) -> Array:
     """Return labels as the metric takes them, or name the first one that was never seen."""
     if task.name == "multilabel":
         return np.asarray(y)
     unknown = np.setdiff1d(y, classes)
     if len(unknown):
         raise ValueError(f"y: expected the classes {classes}, got {unknown[0]!r}")
-    return np.searchsorted(classes, np.asarray(y)) if task.outputs else np.asarray(y) == classes[1]
+    if task.outputs:
+        return np.searchsorted(classes, np.asarray(y))
+    return np.asarray(np.asarray(y) == (classes[1] if positive is None else positive))
 
 
 def checked_columns(columns: Mapping[str, Any] | None, metric: Metric, rows: int) -> Array | None:

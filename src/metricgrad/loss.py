@@ -26,10 +26,13 @@ FORMS = ("best", "zero")
 class SurrogateLoss(nn.Module):
     """A smooth, learned stand-in for a metric, to call `backward` on.
 
+    It may be part of a user's module: its parameters require no gradient and never hold one, so that an optimizer of
+    `module.parameters()`, weight decay and clipping leave the surrogate to its own Adam inside `refine`.
+
     Parameters
     ----------
-    metric : str, Metric, torchmetrics object, scorer or callable
-        What the model is judged by.
+    metric : str, Metric, torchmetrics object, scorer or function of scikit-learn
+        What the model is judged by; a function of your own as `black_box(fn, higher_is_better=...)`.
     start : {"universal", "scratch"}, path or Surrogate
         Where the surrogate starts: fitted to random sets (bundled, or fitted now and cached for a black box), from
         random weights, from a safetensors file, or as given.
@@ -130,9 +133,19 @@ class SurrogateLoss(nn.Module):
                 "model called under torch.no_grad() or detached? (to only look at the loss, call .eval() first)"
             )
         with torch.autocast(scores.device.type, enabled=False):
-            losses: Tensor = self.surrogate(scores, targets, weights)
+            losses: Tensor = torch.func.functional_call(self.surrogate, self._snapshot(), (scores, targets, weights))
             told = self.metric.task.telling(targets, weights).to(losses.dtype)
             return (losses * told).sum() / told.sum().clamp(min=1)
+
+    def _snapshot(self) -> dict[str, Tensor]:
+        """Return the surrogate's tensors, cut off from autograd; copied where `refine` may change them.
+
+        `backward` then uses the surrogate that `forward` used, even if it was refined in between, and never leaves
+        gradients on its parameters, even if a user set `requires_grad` on all parameters of a module that holds it.
+        """
+        named = (*self.surrogate.named_parameters(), *self.surrogate.named_buffers())
+        copied = torch.is_grad_enabled() and not self.frozen
+        return {name: tensor.detach().clone() if copied else tensor.detach() for name, tensor in named}
 
     def refine(
         self,
@@ -177,7 +190,6 @@ class SurrogateLoss(nn.Module):
 
     def _learn(self, sets: Sets, true: Tensor, steps: int) -> Tensor:
         """Step Adam over the parts of some sets, `(k, n)`, and return the mean gap met on the way."""
-        assert self.optimizer is not None
         surrogate, gaps = self.surrogate, []
         known = None
         if surrogate.fixed_pool:
@@ -187,13 +199,27 @@ class SurrogateLoss(nn.Module):
         with learning(surrogate):
             for part in torch.arange(len(true), device=true.device).chunk(steps):
                 smooth = surrogate(*(rows[part] for rows in sets)) if known is None else surrogate.judge(known[part])
-                self.optimizer.zero_grad()
-                meta_loss(smooth / span, true[part] / span, self.relational).backward()
-                if self.clip is not None:
-                    clip_gradients(surrogate, self.clip)
-                self.optimizer.step()
+                self._step(meta_loss(smooth / span, true[part] / span, self.relational))
                 gaps.append((smooth.detach() - true[part]).abs())
         return torch.cat(gaps).mean()
+
+    def _step(self, distance: Tensor) -> None:
+        """Step Adam down a distance.
+
+        Parameters have gradients only during the step: where the loss is part of a user's module, the user's own
+        optimizer and clipping must not see any.
+        """
+        assert self.optimizer is not None
+        learned = list(self.surrogate.parameters())
+        try:
+            for parameter, gradient in zip(learned, torch.autograd.grad(distance, learned), strict=True):
+                parameter.grad = gradient
+            if self.clip is not None:
+                clip_gradients(self.surrogate, self.clip)
+            self.optimizer.step()
+        finally:
+            for parameter in learned:
+                parameter.grad = None
 
     def true(self, scores: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
         """Return the true losses, `(k, n)` -> `(k,)`, at least as precise as the surrogate, or say why not."""

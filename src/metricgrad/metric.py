@@ -52,6 +52,8 @@ class Metric:
         How a surrogate looks at a set, by its name in `views.py`; as suits the task if not given.
     columns : tuple of str
         What the metric looks at beside labels and scores: names of columns of the targets.
+    top_rows : bool
+        Whether at the best threshold the loss depends on the few rows of the highest scores alone, as of precision.
 
     Examples
     --------
@@ -80,6 +82,7 @@ class Metric:
     task: Task = field(default=BINARY, repr=False)
     view: str | None = field(default=None, repr=False)
     columns: tuple[str, ...] = field(default=(), repr=False)
+    top_rows: bool = field(default=False, repr=False)
 
     @torch.no_grad()
     def __call__(self, scores: Any, targets: Any, weights: Any = None) -> Tensor:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from dataclasses import asdict
+from datetime import datetime
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
@@ -26,13 +29,15 @@ from metricgrad.model import Scorer
 from metricgrad.progress import shown_rounds
 from metricgrad.proxies import proxy_for
 from metricgrad.query_losses import QUERY_LOSSES
-from metricgrad.recipe import Recipe, get_recipe
+from metricgrad.recipe import RECIPES, Recipe, get_recipe
 from metricgrad.table import centre_and_scale, chunks, scaled
 from metricgrad.threads import threads_for
 from metricgrad.trainer import Round, train
 from metricgrad.universal import Progress
 
 METHODS = ("sl-r", "sl-s", "sl-u")
+RECIPE = "recipe__"
+"""What the names of parameters begin with that are fields of the recipe."""
 DTYPES = (np.float64, np.float32)
 Array = NDArray[Any]
 
@@ -46,12 +51,36 @@ class Trained(NamedTuple):
     verdict: Verdict | None
 
 
-class MetricEstimator(BaseEstimator):  # type: ignore[misc]
+class NestedRecipe(BaseEstimator):  # type: ignore[misc]
+    """An estimator whose recipe has parameters of its own, such as `recipe__rounds`, that can be set and searched."""
+
+    recipe: Recipe | str
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters, and with `deep` the fields of the recipe too."""
+        found: dict[str, Any] = super().get_params(deep)
+        if deep and (isinstance(self.recipe, Recipe) or (isinstance(self.recipe, str) and self.recipe in RECIPES)):
+            found |= {f"{RECIPE}{name}": value for name, value in asdict(get_recipe(self.recipe)).items()}
+        return found
+
+    def set_params(self, **params: Any) -> Any:
+        """Set parameters; a field of the recipe makes a new recipe."""
+        changes = {name.removeprefix(RECIPE): value for name, value in params.items() if name.startswith(RECIPE)}
+        super().set_params(**{name: value for name, value in params.items() if not name.startswith(RECIPE)})
+        if changes:
+            self.recipe = get_recipe(self.recipe, **changes)
+        return self
+
+    def _get_params_html(self, deep: bool = True, *rest: Any, **more: Any) -> Any:
+        """Show the recipe as it was given, not field by field."""
+        return super()._get_params_html(False, *rest, **more)
+
+
+class MetricEstimator(NestedRecipe):
     """An estimator trained for a metric; its subclasses say what a table is, and what is predicted."""
 
     metric: Any
     method: str
-    recipe: Recipe | str
     validation_fraction: float
     standardise: bool | None
     verbose: bool
@@ -63,6 +92,7 @@ class MetricEstimator(BaseEstimator):  # type: ignore[misc]
     validation_loss_: float
     centre_: Array
     scale_: Array
+    _for_text = "encode it first"
 
     def _check_training(self, methods: tuple[str, ...]) -> None:
         if self.callback is not None and not callable(self.callback):
@@ -76,16 +106,26 @@ class MetricEstimator(BaseEstimator):  # type: ignore[misc]
         if self.time_limit is not None and not (is_finite(self.time_limit) and self.time_limit > 0):
             raise ValueError(f"time_limit: expected a positive number of seconds or None, got {self.time_limit!r}")
 
-    def _learn_scale(self, X: Any, weights: Array | None) -> None:
-        """Learn centre and scale of every feature, if the recipe or the user says so."""
-        self.centre_, self.scale_ = np.zeros(X.shape[1]), np.ones(X.shape[1])
+    def _checked(self, X: Any, *y: Any, **how: Any) -> Any:
+        """Have scikit-learn check features, and targets if given; name the estimator that takes text."""
+        try:
+            return validate_data(self, X, *y, accept_sparse="csr", dtype=DTYPES, **how)
+        except (TypeError, ValueError) as error:
+            got = _not_numbers(X)
+            if not got:
+                raise
+            raise ValueError(f"X: expected numbers, got {got}; {self._for_text}") from error
+
+    def _scale_of(self, X: Any, weights: Array | None, training: Array) -> tuple[Array, Array]:
+        """Return centre and scale of every feature over the rows trained on, if the recipe or the user says so."""
         if get_recipe(self.recipe).standardise if self.standardise is None else self.standardise:
-            self.centre_, self.scale_ = centre_and_scale(X, weights)
+            return centre_and_scale(X, weights, training)
+        return np.zeros(X.shape[1]), np.ones(X.shape[1])
 
     def _follow(
         self, loss: nn.Module, network: Scorer, rows: Rows, kept: Rows, metric: Metric, recipe: Recipe, seed: int
     ) -> Trained:
-        """Train a network by rounds, until the end, the time limit or Ctrl-C."""
+        """Train a network by rounds, until the end, the time limit, the word of the callback or Ctrl-C."""
         torch.manual_seed(seed)  # dropout must not depend on the loss: every method starts from the same warm-up
         guard = Guard(kept, metric, recipe)
         rounds = train(network, loss, rows, recipe, guard=guard, seed=seed)
@@ -95,9 +135,7 @@ class MetricEstimator(BaseEstimator):  # type: ignore[misc]
             with threads_for(network, recipe.set_size * recipe.sets):
                 for done in shown_rounds(rounds, metric) if self.verbose else rounds:
                     history.append(done)
-                    if self.callback is not None:
-                        self.callback(done)
-                    if self.time_limit is not None and done.seconds >= self.time_limit:
+                    if self._is_enough(done):
                         interrupted = done.number < done.of or done.phase != "rounds"
                         break
         except KeyboardInterrupt:
@@ -107,9 +145,15 @@ class MetricEstimator(BaseEstimator):  # type: ignore[misc]
         # In double, a row scores the same whatever rows lie beside it; a module of the user's stays as it is.
         return Trained(network.double() if network.name else network, history, interrupted, guard.verdict)
 
+    def _is_enough(self, done: Round) -> bool:
+        """Call back, and return whether to stop: because the callback returned True, or the time is up."""
+        answer = None if self.callback is None else self.callback(done)
+        stopped = isinstance(answer, (bool, np.bool_)) and bool(answer)  # not any object that a logger may return
+        return stopped or (self.time_limit is not None and done.seconds >= self.time_limit)
+
     def _raw_scores(self, X: Any) -> torch.Tensor:
         """Return what the network says of rows, some at a time: `(rows,)`."""
-        X = validate_data(self, X, accept_sparse="csr", dtype=DTYPES, reset=False)
+        X = self._checked(X, reset=False)
         parts = (torch.from_numpy(scaled(X[rows], self.centre_, self.scale_)) for rows in chunks(X.shape[0]))
         return torch.cat([scores_in_double(self.network_, part) for part in parts])
 
@@ -193,6 +237,28 @@ def seed_of(random_state: Any) -> int:
             raise ValueError(f"random_state: expected zero or more, got {random_state}")
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def _not_numbers(X: Any) -> str:
+    """Name the first column or cell that is text, a category of text or a date; nothing if there is none."""
+    frame = X.to_pandas() if hasattr(X, "to_pandas") else X
+    if isinstance(frame, pd.DataFrame):
+        found = ((name, next(filter(_is_no_number, column), None)) for name, column in frame.items())
+        return next((f"{cell!r} in the column {name!r}" for name, cell in found if cell is not None), "")
+    cells = np.array(X, dtype=object).ravel() if isinstance(X, (list, tuple, np.ndarray)) else ()
+    first = next(filter(_is_no_number, cells), None)
+    return "" if first is None else repr(first)
+
+
+def _is_no_number(cell: Any) -> bool:
+    """Whether a cell is a date, or text that is not a number either."""
+    if not isinstance(cell, str):
+        return isinstance(cell, datetime)
+    try:
+        float(cell)
+    except ValueError:
+        return True
+    return False
 
 
 def is_finite(value: Any) -> bool:

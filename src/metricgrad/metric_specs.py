@@ -12,27 +12,18 @@ from typing import Any
 import numpy as np
 from sklearn import metrics
 
-from metricgrad.black_box import as_metric, black_box, borrow
+from metricgrad.black_box import as_metric, as_passed, borrow, direction_of, passed_to
+from metricgrad.calls import Passed
 from metricgrad.expressions import expression_metric, is_expression
-from metricgrad.metrics import Metric, get_metric
+from metricgrad.metrics import SKLEARN_NAMES, Metric, get_metric
 
 SKLEARN = "sklearn.metrics."
-TWINS = {
-    "accuracy_score": "accuracy",
-    "average_precision_score": "average_precision",
-    "balanced_accuracy_score": "balanced_accuracy",
-    "f1_score": "f1",
-    "jaccard_score": "jaccard",
-    "matthews_corrcoef": "mcc",
-    "precision_score": "precision",
-    "recall_score": "recall",
-    "roc_auc_score": "auc",
+EXTREMES: dict[Passed, tuple[float, float]] = {
+    "labels": (0.0, 1.0),
+    "probabilities": (0.01, 0.99),
+    "scores": (-1.0, 1.0),
 }
-"""Functions of scikit-learn that are built in here: the same numbers, for many sets at once."""
-PROBABILITIES = ("log_loss", "brier_score_loss", "d2_log_loss_score", "d2_brier_score")
-LABELS = ("y_pred", "y2", "labels", "predicted")
-NAMED = ("_score", "_loss", "_error")
-"""Ends of names that tell which way is better, as in scikit-learn."""
+"""What a function is passed of a row that is surely negative, and of one that is surely positive."""
 SHARES = (0.05, 0.3, 0.5, 0.8)
 """Of positives, in sets of which a function is asked which way is better."""
 
@@ -68,8 +59,8 @@ def read_metric(spec: Any, run_code: bool = False) -> Metric:
 
 def _of_sklearn(spec: str) -> Metric:
     name = spec.removeprefix(SKLEARN)
-    if name in TWINS:
-        return get_metric(TWINS[name])
+    if name in SKLEARN_NAMES:
+        return get_metric(SKLEARN_NAMES[name])
     function = getattr(metrics, name, None) if name in metrics.__all__ else None
     arguments = list(inspect.signature(function).parameters)[:2] if inspect.isfunction(function) else []
     if function is None or len(arguments) < 2 or arguments[0] not in ("y_true", "y1"):
@@ -105,22 +96,12 @@ def _own(value: Any, module: ModuleType) -> bool:
 def _called(function: Callable[..., Any], spec: str) -> Metric:
     """Make a metric of a function by the names it goes by."""
     name = str(getattr(function, "__name__", spec))
-    second = list(inspect.signature(function).parameters)[1:2]
-    probabilities = name in PROBABILITIES or second[:1] == ["y_proba"] or second[:1] == ["y_prob"]
-    labels = not probabilities and second[:1] != [] and second[0] in LABELS
-    higher = getattr(function, "higher_is_better", None)
-    if higher is None and name.endswith(NAMED):
-        higher = name.endswith("_score")
+    passed, higher = passed_to(function), getattr(function, "higher_is_better", None)
     if higher is None:
-        higher = _by_trial(function, name, (0.0, 1.0) if labels else (0.01, 0.99) if probabilities else (-1.0, 1.0))
-    return black_box(
-        function,
-        name=spec,
-        label=name,
-        higher_is_better=bool(higher),
-        labels=labels,
-        probabilities=probabilities,
-    )
+        higher = direction_of(name)
+    if higher is None:
+        higher = _by_trial(function, name, EXTREMES[passed])
+    return as_passed(function, passed, bool(higher), name, spec)
 
 
 def _by_trial(function: Callable[..., Any], name: str, said: tuple[float, float]) -> bool:

@@ -67,7 +67,10 @@ jaccard = _of_counts(
 balanced_error = _of_counts(
     "balanced_error", formulas.balanced_error_loss, "balanced error", "Mean of miss rate and false-alarm rate.", (0, 1)
 )
-precision = _of_counts("precision", formulas.precision_loss, "precision", "Share of rows called positive that are.")
+precision = replace(
+    _of_counts("precision", formulas.precision_loss, "precision", "Share of rows called positive that are."),
+    top_rows=True,
+)
 recall = _of_counts("recall", formulas.recall_loss, "recall", "Share of positive rows that are found.")
 
 
@@ -138,12 +141,56 @@ ALIASES = {
     **REGRESSION_ALIASES,
 }
 WELL_KNOWN = {
-    "accuracy": "accuracy",
-    "balanced_accuracy": "balanced accuracy",
-    "multiclass_accuracy": "accuracy",
-    "multiclass_balanced_accuracy": "balanced accuracy",
+    "accuracy": ("accuracy", "Share of rows classified correctly; the loss is the error rate."),
+    "balanced_accuracy": ("balanced accuracy", "Mean recall of the two classes; the loss is the balanced error."),
+    "multiclass_accuracy": ("accuracy", "Share of rows classified correctly, which is micro F1."),
+    "multiclass_balanced_accuracy": (
+        "balanced accuracy",
+        "Mean recall of the classes; the loss is the balanced error.",
+    ),
 }
-"""Aliases by which an error is known the other way round: high is good."""
+"""Aliases by which a loss is known the other way round, with label and explanation: high is good."""
+SKLEARN_NAMES = {
+    "accuracy_score": "accuracy",
+    "average_precision_score": "average_precision",
+    "balanced_accuracy_score": "balanced_accuracy",
+    "f1_score": "f1",
+    "jaccard_score": "jaccard",
+    "matthews_corrcoef": "mcc",
+    "precision_score": "precision",
+    "recall_score": "recall",
+    "roc_auc_score": "auc",
+}
+"""Functions of scikit-learn that are built in here: the same numbers, for many sets at once."""
+SUGGESTED = {
+    **SKLEARN_NAMES,
+    "auroc": "auc",
+    "auprc": "average_precision",
+    "cohen_kappa_score": "cohen_kappa",
+    "dice": "f1",
+    "f2": "f_beta(2)",
+    "fbeta_score": "f_beta",
+    "label_ranking_average_precision_score": "label_ranking_average_precision",
+    "ndcg_score": "ndcg",
+    "pr_auc": "average_precision",
+    "top_k_accuracy_score": "top_k_error",
+    "zero_one_loss": "error_rate",
+}
+"""Names that others use, and what is nearest to them here."""
+SMOOTH = (
+    "brier_score",
+    "brier_score_loss",
+    "cross_entropy",
+    "log_loss",
+    "mean_absolute_error",
+    "mean_squared_error",
+    "mse",
+    "r2",
+    "r2_score",
+    "rmse",
+    "root_mean_squared_error",
+)
+"""Metrics that have a gradient, and so need no surrogate."""
 PAPER = ("auc", "eer", "average_precision", "error_rate", "f1", "mcc", "jaccard")
 """The seven losses of the paper, in the order of its Table 2."""
 
@@ -154,11 +201,25 @@ def builtin_metrics(task: Task | None = BINARY) -> list[Metric]:
     return [metric for metric in known if task in (None, metric.task)]
 
 
+def listed_metrics() -> dict[str, Metric]:
+    """Return every built-in metric by the name to ask for it; a loss comes after the metric it is better known as."""
+    listed: dict[str, Metric] = {}
+    for metric in builtin_metrics(None):
+        known = [alias for alias in WELL_KNOWN if ALIASES[alias] == metric.name]
+        listed |= {name: get_metric(name) for name in (*known, metric.name)}
+    return listed
+
+
 def get_metric(name: str) -> Metric:
     """Find a metric by name: `"f1"`, `"best_f1"`, `"partial_auc(0.05)"`, or an alias of the paper such as `"mcr"`.
 
     Those of other tasks are found too: `"macro_f1"` is one of classes, `"ndcg(10)"` of rankings.
     """
+    if callable(name) and not isinstance(name, (type, Metric)):
+        called = getattr(name, "__name__", type(name).__name__)
+        raise TypeError(
+            f"metric: expected a name, got the callable {called!r}; wrap it: black_box({called}, higher_is_better=True)"
+        )
     if not isinstance(name, str):
         raise TypeError(f"metric: expected a name, got {type(name).__name__}")
     spelt = re.sub(r"@([\d.]+)$", r"(\1)", name.lower().replace(" ", ""))
@@ -167,14 +228,23 @@ def get_metric(name: str) -> Metric:
     if plain.startswith("best_"):
         return get_metric(plain.removeprefix("best_")).best
     if plain in WELL_KNOWN:
-        return replace(PLAIN[ALIASES[plain]], label=WELL_KNOWN[plain], known_as=(1, 0))
+        label, explanation = WELL_KNOWN[plain]
+        return replace(PLAIN[ALIASES[plain]], label=label, explanation=explanation, known_as=(1, 0))
     plain = ALIASES.get(plain, plain)
     if plain in PLAIN:
         return PLAIN[plain]
     call = re.fullmatch(r"(\w+?)(?:\(([^()]*)\))?", plain)
     if call and call[1] in FAMILIES:
         return FAMILIES[call[1]](*([call[2]] if call[2] else []))
-    known = [*PLAIN, *FAMILIES, *ALIASES]
-    near = difflib.get_close_matches(plain.partition("(")[0], known, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join([*PLAIN, *FAMILIES])}"
-    raise ValueError(f"metric: unknown name {name!r}; {hint}")
+    raise ValueError(f"metric: unknown name {name!r}; {_hint(plain.partition('(')[0])}")
+
+
+def _hint(wanted: str) -> str:
+    """Return what to say of a name that is not known: what is meant, perhaps, or what there is."""
+    wanted = wanted.removeprefix("neg_")
+    if wanted in SMOOTH:
+        return "it has a gradient, so it needs no surrogate and is not built in: train on it directly"
+    names = {name: name for name in (*PLAIN, *FAMILIES, *ALIASES)} | SUGGESTED
+    near = difflib.get_close_matches(wanted, names, n=3, cutoff=0.5)
+    meant = list(dict.fromkeys(names[name] for name in ([wanted] if wanted in SUGGESTED else near)))
+    return f"did you mean {' or '.join(meant)}?" if meant else f"known: {', '.join([*PLAIN, *FAMILIES])}"

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from metricgrad.black_box import as_metric
 from metricgrad.guard import Rows, loss_of
+from metricgrad.held_out import Joined, is_table, joined
 from metricgrad.metric_estimator import (
-    DTYPES,
     METHODS,
     Array,
     MetricEstimator,
@@ -74,7 +74,8 @@ class MetricRanker(MetricEstimator):
     verbose : bool
         Show a progress bar.
     callback : callable, optional
-        Called with every `Round` as it is done. It is not kept where the estimator is pickled.
+        Called with every `Round` as it is done; if it returns True, training is stopped. It is not kept where the
+        estimator is pickled.
     time_limit : float, optional
         Seconds after which training is stopped, as Ctrl-C would stop it.
 
@@ -87,7 +88,7 @@ class MetricRanker(MetricEstimator):
     validation_loss_ : float
         True loss of the chosen model, the mean over the validation queries.
     interrupted_ : bool
-        Whether training was stopped, by Ctrl-C or the time limit; the best model until then is kept.
+        Whether training was stopped, by Ctrl-C, the time limit or the callback; the best model until then is kept.
     verdict_ : Verdict
         Which model was kept, the one that followed the metric or the one that followed LambdaRank, and by how much.
 
@@ -133,7 +134,7 @@ class MetricRanker(MetricEstimator):
         group: ArrayLike | None = None,
         qid: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
-        validation: ArrayLike | None = None,
+        validation: Any = None,
     ) -> MetricRanker:
         """Train on the documents of queries.
 
@@ -149,8 +150,9 @@ class MetricRanker(MetricEstimator):
             The query of every row, instead of `group`.
         sample_weight : array-like of shape (rows,), optional
             A row of weight 0 is left out; the others have to weigh the same, for a document is shown once.
-        validation : array-like, optional
-            Numbers of the rows, or True for each row, to choose a checkpoint on: whole queries. A share of the
+        validation : (X, y, group) or array-like, optional
+            What to choose a checkpoint on: queries of their own, told apart as those to train on, by `group` or by
+            `qid`; or whole queries of those given, by the numbers of their rows or by True for each. A share of the
             queries, `validation_fraction`, if not given.
 
         Returns
@@ -160,10 +162,14 @@ class MetricRanker(MetricEstimator):
         metric, recipe = _of_ranking(self.metric), get_recipe(self.recipe)
         self._check_training((*METHODS, *QUERY_LOSSES))
         seed = seed_of(self.random_state)
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=DTYPES, ensure_min_samples=2, y_numeric=True)
-        table = _judged(np.asarray(y), group, qid, sample_weight)
+        more = validation if is_table(validation) else None
+        if more is not None:
+            X, y, sample_weight, validation = _joined(X, y, sample_weight, more)
+        X, y = self._checked(X, y, ensure_min_samples=2, y_numeric=True)
+        grades = np.asarray(y)
+        table = _judged(grades, _queries(len(grades), group, qid, more), sample_weight)
         training, held_out = self._parts(table, validation, seed)
-        self._learn_scale(X[np.concatenate(table.queries)], None)
+        self.centre_, self.scale_ = self._scale_of(X, None, np.concatenate(training))
         x = scaled(X, self.centre_, self.scale_)
         rows, kept = table.rows(training, x), table.rows(held_out, x)
         loss_of(metric, rows, rows.y)  # grades that the metric does not take are refused before any work
@@ -216,7 +222,8 @@ class MetricRanker(MetricEstimator):
     ) -> float:
         """Return the mean of the metric over the queries that tell anything, as people know it (NDCG@10 0.72)."""
         metric, scores = _of_ranking(self.metric), torch.as_tensor(self.predict(X))
-        table = _judged(column_or_1d(y), group, qid, sample_weight)
+        grades = column_or_1d(y)
+        table = _judged(grades, queries_of(len(grades), group, qid), sample_weight)
         if len(scores) != len(table.grades):
             raise ValueError(f"y: expected a grade for each of {len(scores)} rows, got {len(table.grades)}")
         rows = Rows(scores, torch.as_tensor(table.grades), None, torch.as_tensor(members(table.queries)))
@@ -237,12 +244,37 @@ def _of_ranking(spec: Any) -> Metric:
     return metric
 
 
-def _judged(grades: Array, group: ArrayLike | None, qid: ArrayLike | None, sample_weight: ArrayLike | None) -> _Judged:
+def _joined(X: Any, y: ArrayLike, sample_weight: ArrayLike | None, validation: tuple[Any, ...]) -> Joined:
+    """Join queries to choose on to those to train on; where these have weights, those weigh as much."""
+    if len(validation) != 3:
+        raise ValueError("validation: expected (X, y, group), or (X, y, qid) where queries go by qid, got (X, y)")
+    if sample_weight is None:
+        return joined(X, y, None, validation)
+    heaviest = np.asarray(sample_weight, float).max(initial=0.0)
+    return joined(X, y, sample_weight, validation, np.full(len(validation[1]), heaviest))
+
+
+def _queries(
+    rows: int, group: ArrayLike | None, qid: ArrayLike | None, validation: tuple[Any, ...] | None
+) -> list[Indices]:
+    """Return the row numbers of every query; those of validation queries of one's own come last."""
+    if validation is None:
+        return queries_of(rows, group, qid)
+    more = len(validation[1])
+    named = {"group": validation[2]} if qid is None else {"qid": validation[2]}
+    try:
+        others = queries_of(more, **named)
+    except ValueError as error:
+        raise ValueError(f"validation: {error}") from error
+    return [*queries_of(rows - more, group, qid), *(query + rows - more for query in others)]
+
+
+def _judged(grades: Array, queries: list[Indices], sample_weight: ArrayLike | None) -> _Judged:
     """Check grades and weights, and return the queries without the rows of weight zero."""
+    grades = np.asarray(grades, np.float64)
     wrong = ~(np.isfinite(grades) & (grades >= 0))
     if wrong.any():
-        raise ValueError(f"y: expected grades of at least 0, got {grades[wrong][0]}")
-    queries = queries_of(len(grades), group, qid)
+        raise ValueError(f"y: expected grades of at least 0, got {grades[wrong][0]:g}")
     if sample_weight is not None:
         weights = checked_weights(sample_weight, grades)
         if np.ptp(weights[weights > 0]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -14,6 +15,12 @@ from torch.nn import functional as F
 from metricgrad.views import VIEWS
 
 TINY = 1e-12
+STRETCH = 1.5
+"""Scores are compressed by asinh(1.5 s) before they are compared with the thresholds of a fixed g."""
+REACH = 2.1
+"""Place of the highest row under `"top"`, just below the highest threshold of a fixed g."""
+NEAREST, FARTHEST = 0.02, 6.0
+"""Distances from the highest score, in standard deviations, between which `"top"` tells rows apart."""
 ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "gelu": nn.GELU}
 
 
@@ -23,9 +30,10 @@ class Construction:
 
     Parameters
     ----------
-    standardise : {"shift", "scale", "none"}
-        What is done to the scores of a set before g: centred and scaled, only scaled (zero stays zero), or nothing.
-        Both classes count the same in centre and scale, so that rare positives do not vanish.
+    standardise : {"shift", "scale", "top", "none"}
+        What is done to the scores of a set before g: centred and scaled, only scaled (zero stays zero), measured from
+        the highest score on a logarithmic scale, for metrics that depend on the first few rows, or nothing. Both
+        classes count the same in centre and scale, so that rare positives do not vanish.
     g : tuple of int
         Widths of a learned g; empty for a fixed g: a comb of smooth steps whose means are a smoothed ROC curve.
     teeth : int
@@ -189,9 +197,25 @@ def standardised(scores: Tensor, targets: Tensor, weights: Tensor, how: str) -> 
     positive, negative = class_weights(targets, weights)
     both = positive + negative
     both = both / both.sum(-1, keepdim=True).clamp(min=TINY)
-    if how == "shift":
+    if how in ("shift", "top"):
         scores = scores - (both * scores).sum(-1, keepdim=True)
-    return scores * ((both * scores.square()).sum(-1, keepdim=True) + TINY).rsqrt()
+    scores = scores * ((both * scores.square()).sum(-1, keepdim=True) + TINY).rsqrt()
+    return from_the_top(scores, weights) if how == "top" else scores
+
+
+def from_the_top(scores: Tensor, weights: Tensor) -> Tensor:
+    """Spread out the first few rows of each set: scores by the logarithm of their distance from the highest.
+
+    The highest row lies at `REACH` and one at the distance `FARTHEST` at `-REACH`, in the compressed scale of a fixed
+    g; equal scores stay equal, and rows of weight zero do not count.
+    """
+    if not scores.shape[-1]:
+        return scores
+    highest = scores.masked_fill(weights == 0, -torch.inf).amax(-1, keepdim=True)
+    distance = (highest - scores).clamp(min=0)
+    nearest, farthest = math.log(NEAREST), math.log(NEAREST + FARTHEST)
+    place = REACH - 2 * REACH * ((distance + NEAREST).log() - nearest) / (farthest - nearest)
+    return place.sinh() / STRETCH
 
 
 def class_weights(targets: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
@@ -246,7 +270,7 @@ class CombMean(nn.Module):
     def forward(self, scores: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
         """Pool sets of rows: `(..., n)` -> `(..., 5 * teeth + 1)`."""
         share = (weights * targets).sum(-1, keepdim=True)
-        place = (1.5 * scores).asinh()
+        place = (STRETCH * scores).asinh()
         # One multiplication for (place - centre) * sharpness, and its sum on the way back.
         slopes = torch.addmm(-self.centres * self.sharpness, place.reshape(-1, 1), self.sharpness.unsqueeze(0))
         steps = slopes.sigmoid_().view(*place.shape, len(self.centres))

@@ -108,19 +108,20 @@ def merged(X: Any, targets: Array, weights: Array | None) -> tuple[Any, Array, A
     return kept, unique[:, -1].astype(targets.dtype), None if np.ptp(total) == 0 else total
 
 
-def centre_and_scale(X: Any, weights: Array | None) -> tuple[Array, Array]:
-    """Return the weighted mean and standard deviation of every feature; sparse ones keep their zeros: centre 0.
+def centre_and_scale(X: Any, weights: Array | None, part: Array | None = None) -> tuple[Array, Array]:
+    """Return the weighted mean and standard deviation of every feature, over all rows or the numbers of some.
 
-    A feature that does not vary keeps its scale. Sums run over chunks of rows, in units of the largest value of each
-    feature: no copy of the table is made, and no square overflows.
+    Sparse features keep their zeros: centre 0. A feature that does not vary keeps its scale. Sums run over chunks of
+    rows, in units of the largest value of each feature: no copy of the table is made, and no square overflows.
     """
-    share = np.full(X.shape[0], 1 / X.shape[0]) if weights is None else weights / weights.sum()
-    largest = _largest(X)
+    part = np.arange(X.shape[0]) if part is None else part
+    share = np.full(len(part), 1 / len(part)) if weights is None else weights[part] / weights[part].sum()
+    largest = _largest(X, part)
     mean, square = np.zeros(X.shape[1]), np.zeros(X.shape[1])
-    for rows in chunks(X.shape[0]):
-        mean += share[rows] @ _dense(X[rows], largest)
-    for rows in chunks(X.shape[0]):
-        square += share[rows] @ np.square(_dense(X[rows], largest) - mean)
+    for rows in chunks(len(part)):
+        mean += share[rows] @ _dense(X[part[rows]], largest)
+    for rows in chunks(len(part)):
+        square += share[rows] @ np.square(_dense(X[part[rows]], largest) - mean)
     spread, blur = np.sqrt(square), 1e-7 if X.dtype == np.float32 else 1e-12
     scale = np.where(spread > blur * np.abs(mean), spread * largest, 1.0)
     return (np.zeros_like(mean) if scipy.sparse.issparse(X) else mean * largest), scale
@@ -143,10 +144,12 @@ def _dense(X: Any, unit: Array | float = 1.0) -> Array:
     return np.asarray(X.toarray() if scipy.sparse.issparse(X) else X, np.float64) / unit
 
 
-def _largest(X: Any) -> Array:
-    """Return the largest absolute value of every feature; one where it is zero."""
-    if scipy.sparse.issparse(X):
-        largest = np.maximum(X.max(axis=0).toarray(), -X.min(axis=0).toarray()).ravel()
-    else:
-        largest = np.maximum(X.max(axis=0), -X.min(axis=0))
-    return np.where(largest > 0, largest, 1.0).astype(np.float64)
+def _largest(X: Any, part: Array) -> Array:
+    """Return the largest absolute value of every feature in some rows; one where it is zero."""
+    largest = np.zeros(X.shape[1])
+    for rows in chunks(len(part)):
+        some = X[part[rows]]
+        ends = (some.max(axis=0), -some.min(axis=0))
+        for end in ends:
+            largest = np.maximum(largest, end.toarray().ravel() if scipy.sparse.issparse(end) else end)
+    return np.where(largest > 0, largest, 1.0)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import ClassifierMixin
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
@@ -18,12 +18,14 @@ from metricgrad.cells import dates, form_of_dates, numbers
 from metricgrad.columns import CLEAR, infer_columns
 from metricgrad.estimator import MetricClassifier
 from metricgrad.leaks import leaking
+from metricgrad.metric_estimator import NestedRecipe, seed_of
 from metricgrad.metric_specs import read_metric
 from metricgrad.metrics import Metric
 from metricgrad.preparation import Preparation, typed
 from metricgrad.reading import TableError, check_names
 from metricgrad.recipe import Recipe
-from metricgrad.splits import group_part, latest_part
+from metricgrad.splits import group_part, latest_part, split
+from metricgrad.table import MERGED_ROWS, MOST_EQUAL
 from metricgrad.table_state import check_storable, table_state
 from metricgrad.target import Target, check_column, infer_target
 
@@ -31,11 +33,13 @@ Array = NDArray[Any]
 LOG = logging.getLogger(__name__)
 CELLS = 1 << 24
 """Encoded cells that are in memory at a time where rows are scored."""
+TARGET = "\0target"
+"""What the target is called beside the features; no column of a table has this name."""
 FEW = 30
 """Positive rows below which the metric on validation rows is mostly noise."""
 
 
-class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
     """Binary classifier for a table as it comes: numbers, categories, yes or no, dates, gaps, ids and all.
 
     What the columns are is inferred and said in `notes_`; gaps are filled, categories spread out and numbers scaled in
@@ -43,7 +47,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    metric : str, Metric, torchmetrics object, scorer or callable
+    metric : str, Metric, torchmetrics object, scorer or function of scikit-learn
         A name (`"f1"`), an expression over `tp fp fn tn`, `"sklearn.metrics.f1_score"`, or as of `MetricClassifier`.
     method, model, recipe, validation_fraction, time_limit, random_state, verbose
         As of `MetricClassifier`.
@@ -161,7 +165,8 @@ class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> None:
         schema = infer_columns(features, self.ignore)
         self._note(*schema.describe())
-        features = typed(features, schema)
+        features = typed(features, schema).reset_index(drop=True)
+        validation = self._by_chance(features, targets) if validation is None else validation
         for name, auc in leaking(features, schema.used, targets):
             warnings.warn(
                 f"{name!r} alone tells the target (AUC {auc:.4f}): was it filled in later? Then ignore it", stacklevel=3
@@ -176,10 +181,11 @@ class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             random_state=self.random_state,
             verbose=self.verbose,
         )
-        preparation = Preparation(schema).fit(features)
+        # What fills gaps and scales numbers is learned from the rows trained on alone, as everything else is.
+        trained_on = np.setdiff1d(np.arange(len(features)), validation)
+        preparation = Preparation(schema).fit(features.iloc[trained_on])
         check_storable(table_state(stored_name(self.metric), self.target_, preparation))
-        encoded = preparation.transform(features)
-        model.fit(encoded, targets, sample_weight=weights, validation=validation)
+        model.fit(preparation.transform(features), targets, sample_weight=weights, validation=validation)
         self.pipeline_ = Pipeline([("preparation", preparation), ("model", model)])
 
     def _note(self, *lines: str) -> None:
@@ -187,6 +193,18 @@ class TableClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.notes_ += lines
         for line in lines:
             LOG.info("%s", line)
+
+    def _by_chance(self, features: pd.DataFrame, targets: Array) -> NDArray[np.int64]:
+        """Return the validation rows of a split by chance; equal rows of a small table are on the same side."""
+        seed, share = seed_of(self.random_state), self.validation_fraction
+        alike = features.assign(**{TARGET: targets}).groupby([*features.columns, TARGET], dropna=False, sort=False)
+        distinct = len(alike)
+        if len(features) > MERGED_ROWS or len(features) > MOST_EQUAL * distinct:
+            return split(targets, seed, test=0.0, validation=share).validation
+        number = alike.ngroup().to_numpy()
+        first = np.unique(number, return_index=True)[1]
+        chosen = split(targets[first], seed, test=0.0, validation=share).validation
+        return np.flatnonzero(np.isin(number, chosen))
 
     def _validation(
         self, groups: pd.Series[Any] | None, times: pd.Series[Any] | None, targets: Array

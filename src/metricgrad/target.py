@@ -74,7 +74,10 @@ def infer_target(
     labels: list[str] = sorted(counts.index, key=lambda label: (-counts[label], label))
     if len(labels) < 2 or (len(labels) > 2 and positive is None):
         few = "only missing cells" if not labels else f"one only, {labels[0]!r}"
-        many = f"{len(labels):,}: {', '.join(map(repr, labels[:3]))} ...; say which is positive"
+        many = (
+            f"{len(labels):,}: {', '.join(map(repr, labels[:3]))} ...; say which is positive, or train "
+            "MetricClassifier for several classes"
+        )
         got = few if len(labels) < 2 else many
         raise TableError(f"target: expected two classes in {name!r}, got {got}{_likely(name, others)}")
     chosen, why = _positive(labels, positive)

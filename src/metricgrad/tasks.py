@@ -112,6 +112,7 @@ def _some_label(targets: Tensor, weights: Tensor) -> Tensor:
 def _unequal(targets: Tensor, weights: Tensor) -> Tensor:
     """Say of every set whether its targets differ: `(..., n)` -> `(...)`."""
     present = weights > 0
+    targets = targets if targets.is_floating_point() else targets.double()  # integers have no infinity
     highest = targets.masked_fill(~present, -torch.inf).amax(-1)
     return highest > targets.masked_fill(~present, torch.inf).amin(-1)
 

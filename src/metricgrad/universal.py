@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from scipy.stats import spearmanr
+from scipy.stats import rankdata, spearmanr
 from torch import Tensor
 
 from metricgrad.metrics import Metric
@@ -64,7 +64,8 @@ def construction_for(metric: Metric) -> Construction:
         return Construction("none", (64, 64), 0, (64,), link=link, view=view)
     parts = {"columns": 1 + len(metric.columns), "ranking": LEVELS}.get(metric.task.name, 1)
     teeth = 32 if metric.task.outputs else 64  # a set for every output is as much as it has to see
-    return Construction("scale" if metric.thresholded else "shift", teeth=teeth, link=link, view=view, parts=parts)
+    standardise = "scale" if metric.thresholded else "top" if metric.top_rows else "shift"
+    return Construction(standardise, teeth=teeth, link=link, view=view, parts=parts)
 
 
 def fit_universal(
@@ -209,7 +210,11 @@ def _schedule(surrogate: Surrogate, fitting: Fitting, progress: Progress | None)
 
 @torch.no_grad()
 def fidelity(surrogate: Surrogate, metric: Metric, sets: Sets) -> dict[str, float]:
-    """Return mean gap, Spearman correlation (NaN where all sets are alike) and the spread of the true losses."""
+    """Return mean gap, Spearman correlation (NaN where all sets are alike) and the spread of the true losses.
+
+    Where many sets lose exactly the same, no surrogate without ties correlates fully: `ceiling` is the highest Spearman
+    correlation that one can have.
+    """
     parts = zip(*(column.split(256) for column in sets), strict=True)  # thousands of sets at once would fill the memory
     true, smooth = metric(*sets).cpu().numpy(), torch.cat([surrogate(*part) for part in parts]).cpu().numpy()
     alike = len(true) < 2 or not (np.ptp(true) and np.ptp(smooth))
@@ -217,4 +222,5 @@ def fidelity(surrogate: Surrogate, metric: Metric, sets: Sets) -> dict[str, floa
         "gap": float(np.abs(true - smooth).mean()) if len(true) else math.nan,
         "spearman": math.nan if alike else float(spearmanr(true, smooth).statistic),
         "spread": float(true.std()) if len(true) else math.nan,
+        "ceiling": math.nan if alike else float(rankdata(true).std() / np.arange(len(true)).std()),
     }
