@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import http.client
 import os
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -14,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from metricgrad._version import __version__
+from metricgrad.locking import exclusive
 
 Progress = Callable[[int, "int | None"], None]
 """Called with the bytes held so far and, where the server says so, the bytes in all."""
@@ -109,11 +109,7 @@ def check_hash(path: Path, sha256: str | None, what: str) -> None:
 def locked(path: Path) -> Iterator[None]:
     """Hold a lock file, so that two processes do not download or convert the same thing at once."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "wb") as file:
-        if sys.platform != "win32":  # there, `open` offers no lock to wait for; the hash still guards the result
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX)
+    with open(path, "ab") as file, exclusive(file):
         yield
 
 
