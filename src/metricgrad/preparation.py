@@ -7,6 +7,7 @@ running anything.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -18,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from metricgrad import cells
 from metricgrad.columns import Column, Schema, infer_columns
+from metricgrad.number_formats import NumberFormat
 from metricgrad.reading import TableError
 
 Floats = NDArray[np.float64]
@@ -113,7 +115,7 @@ def _of_dates(given: pd.Series[Any], form: str) -> Floats:
 
 
 PARTS: dict[str, Callable[[pd.Series[Any], str], Floats]] = {
-    "number": lambda given, form: cells.numbers(given)[:, None],
+    "number": lambda given, form: cells.numbers(given, form)[:, None],
     "boolean": lambda given, form: cells.flags(given)[:, None],
     "date": _of_dates,
 }
@@ -122,7 +124,7 @@ PARTS: dict[str, Callable[[pd.Series[Any], str], Floats]] = {
 def typed(frame: pd.DataFrame, schema: Schema) -> pd.DataFrame:
     """Return the columns used, with numbers written as text read once and for all."""
     read = {
-        column.name: cells.numbers(frame[column.name]) if column.kind == "number" else frame[column.name]
+        column.name: cells.numbers(frame[column.name], column.form) if column.kind == "number" else frame[column.name]
         for column in schema.used
     }
     found: pd.DataFrame = pd.DataFrame(read, index=frame.index)
@@ -212,8 +214,16 @@ def _encoder(entry: Mapping[str, Any]) -> Numeric | OneHot:
     kind, form = str(entry["kind"]), str(entry["form"])
     fill, centre, scale = (tuple(float(value) for value in entry[key]) for key in ("fill", "centre", "scale"))
     parts = len(DATE_PARTS) if kind == "date" else 1
-    if kind not in PARTS or form not in ("", *cells.FORMATS):
+    if kind not in PARTS or not _is_form(kind, form):
         raise ValueError(f"a column of kind {kind!r} written as {form!r}")
     if not (len(fill) == len(centre) == len(scale) == parts and np.isfinite((*fill, *centre)).all() and min(scale) > 0):
         raise ValueError(f"centre or scale of column {name!r} that cannot be")
     return Numeric(name, kind, form, fill, centre, scale, gaps)
+
+
+def _is_form(kind: str, form: str) -> bool:
+    """Whether cells of a kind can be written in a form; dates and numbers alone have any."""
+    if form and kind == "number":
+        with suppress(ValueError):
+            return bool(NumberFormat.from_text(form))
+    return form in ("", *cells.FORMATS)
