@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import os
 import sys
 import zipfile
 from pathlib import Path
@@ -12,9 +13,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from metricgrad import reading, unpacking
+from metricgrad.cli import app
 from metricgrad.reading import MISSING, TableError, read_chunks, read_table
 
 FRAME = pd.DataFrame({"a": [1, 2, 3], "b": ["x", "y, z", 'quo"te'], "c": [0.5, None, -2.25]})
@@ -131,8 +135,8 @@ def test_one_wrong_byte_far_down_makes_a_file_latin_1(tmp_path: Path) -> None:
         (b"a,b,a\n1,2,3\n", "expected every column name once, got 'a' more than once"),
         (b"PAR1 and then nothing", "expected a table, got"),
         (b"ARROW1 and then nothing", "expected a table, got"),
-        (gzip.compress(b"a,b\n1,2\n")[:-6], "expected a whole gzip or zip file"),
-        (b"PK\x03\x04 and then nothing", "expected a whole gzip or zip file"),
+        (gzip.compress(b"a,b\n1,2\n")[:-6], "expected a complete gzip or zip file"),
+        (b"PK\x03\x04 and then nothing", "expected a complete gzip or zip file"),
     ],
 )
 def test_a_bad_file_is_named_with_what_is_wrong_with_it(tmp_path: Path, content: bytes, message: str) -> None:
@@ -177,3 +181,127 @@ def test_ten_thousand_columns_are_read(tmp_path: Path) -> None:
     frame = read_table(written(tmp_path, f"{header}\n{row}\n{row}\n".encode()))
     assert frame.shape == (2, 10_000)
     assert frame.iloc[1, 9_999] == "9999"
+
+
+# ---- packed files --------------------------------------------------------------------------------------------------
+
+
+def packed(kind: str, content: bytes) -> bytes:
+    if kind == "gzip":
+        return gzip.compress(content)
+    archive = io.BytesIO()
+    method = {"zip": zipfile.ZIP_DEFLATED, "zip of bzip2": zipfile.ZIP_BZIP2, "zip of xz": zipfile.ZIP_LZMA}[kind]
+    with zipfile.ZipFile(archive, "w", method) as file:
+        file.writestr("data.csv", content)
+    return archive.getvalue()
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.sampled_from(["gzip", "zip", "zip of bzip2", "zip of xz"]), st.data())
+def test_a_damaged_archive_is_a_table_error_that_names_the_file_or_read_right(
+    tmp_path_factory: pytest.TempPathFactory, kind: str, data: st.DataObject
+) -> None:
+    whole = packed(kind, as_csv() * 50)
+    place = data.draw(st.integers(0, len(whole) - 1))
+    change = data.draw(st.binary(max_size=4))
+    damaged = whole[:place] + change + data.draw(st.sampled_from([b"", whole[place + len(change) :]]))
+    path = written(tmp_path_factory.mktemp("packed"), damaged)
+    said = ""
+    try:
+        read_table(path)
+    except TableError as error:  # any other error fails
+        said = str(error)
+    assert not said or (said.startswith(f"{path}: ") and len(said.splitlines()) == 1)
+
+
+@pytest.mark.parametrize("kind", ["gzip", "zip", "zip of bzip2", "zip of xz"])
+@pytest.mark.parametrize("place", [0.3, 0.5, 0.7, 0.9])
+def test_a_file_cut_or_overwritten_in_the_middle_is_not_complete(tmp_path: Path, kind: str, place: float) -> None:
+    whole = packed(kind, b"a,b\n" + b"1,2\n" * 5000 + os.urandom(3000))
+    middle = int(len(whole) * place)
+    for damaged in (whole[:middle], whole[:middle] + bytes(40) + whole[middle + 40 :]):
+        with pytest.raises(TableError, match=r"expected a complete gzip or zip file, got|expected a table, got"):
+            read_table(written(tmp_path, damaged))
+
+
+@pytest.mark.parametrize("kind", ["gzip", "zip"])
+def test_a_small_file_that_unpacks_to_a_large_one_is_refused_before_it_fills_the_disk(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unpacking, "RATIO_FROM", 1 << 16)
+    path = written(tmp_path, packed(kind, b"a,b\n" + b"0,0\n" * 1_000_000))
+    size = path.stat().st_size
+    limit = max(1 << 16, 100 * size)
+    expected = f"expected at most {limit:,} bytes from a file of {size:,} once unpacked, got more; .*METRICGRAD_MAX_"
+    with pytest.raises(TableError, match=expected):
+        read_table(path)
+    assert len(read_table(path, max_unpacked_gb=0.1)) == 1_000_000
+    monkeypatch.setenv("METRICGRAD_MAX_UNPACKED_GB", "0.1")
+    assert len(read_table(path)) == 1_000_000
+    with pytest.raises(TableError, match=r"data.csv: expected at most 0.001 GB once unpacked, got more; "):
+        read_table(path, max_unpacked_gb=0.001)
+
+
+def test_unpacking_stops_at_the_limit_and_a_size_that_is_allowed_is_read() -> None:
+    source, limit = io.BytesIO(bytes(3_000_000)), unpacking.unpacked_limit(10, 0.001)
+    with pytest.raises(unpacking.TooLargeError):
+        unpacking.Unpacked(source, limit).readall()
+    assert source.tell() < 1_200_000
+    assert len(unpacking.Unpacked(io.BytesIO(bytes(1_000_000)), limit).readall()) == 1_000_000
+
+
+@pytest.mark.parametrize("given_limit", ["many", "0", "-1", "nan", "inf"])
+def test_a_limit_that_is_no_size_is_named(given_limit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("METRICGRAD_MAX_UNPACKED_GB", given_limit)
+    with pytest.raises(ValueError, match=f"^METRICGRAD_MAX_UNPACKED_GB: expected a .* of GB, got '{given_limit}'"):
+        read_table(written(tmp_path, packed("gzip", as_csv())))
+
+
+# ---- long cells and rows -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("length", [131_072, 131_073, 3_000_000])
+@pytest.mark.parametrize("quoted", [True, False])
+def test_a_long_cell_is_read(tmp_path: Path, length: int, quoted: bool) -> None:
+    cell = '"' + "x,\n" * (length // 3) + '"' if quoted else "x" * length
+    frame = read_table(written(tmp_path, f"a,b\n1,{cell}\n2,y\n".encode()))
+    assert frame["b"].tolist() == [cell.strip('"'), "y"]
+    assert list(frame.columns) == ["a", "b"]
+
+
+def test_a_long_name_is_read(tmp_path: Path) -> None:
+    frame = read_table(written(tmp_path, b"a," + b"b" * 200_000 + b"\n1,2\n"))
+    assert [len(name) for name in frame.columns] == [1, 200_000]
+
+
+def test_the_limit_of_the_csv_module_is_left_as_it_was(tmp_path: Path) -> None:
+    limit = csv.field_size_limit()
+    read_table(written(tmp_path, as_csv()))
+    assert csv.field_size_limit() == limit
+
+
+def test_rows_and_headers_that_are_too_long_are_named_as_that(tmp_path: Path) -> None:
+    long = b"x" * (3 * reading.BLOCK)
+    with pytest.raises(TableError, match="expected rows of at most 8,388,608 bytes, got a longer one"):
+        read_table(written(tmp_path, b"a,b\n1," + long + b"\n"))
+    with pytest.raises(TableError, match="expected a header of at most 8,388,608 bytes, got a longer one"):
+        read_table(written(tmp_path, b"a," + long + b"\n1,2\n"))
+
+
+@pytest.mark.parametrize("content", [packed("gzip", as_csv() * 99)[:-30], packed("zip", as_csv() * 99)[:-30]])
+def test_the_command_says_in_one_line_which_file_is_damaged(tmp_path: Path, content: bytes) -> None:
+    path = written(tmp_path, content)
+    done = CliRunner().invoke(app, ["fit", str(path), "--target", "a", "--out", str(tmp_path / "model")])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"metricgrad: error: {path}: expected a complete gzip or zip file, got ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_command_takes_a_limit_for_unpacking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("METRICGRAD_MAX_UNPACKED_GB", "1")
+    path = written(tmp_path, packed("gzip", as_csv() * 99))
+    words = ["fit", str(path), "--target", "a", "--out", str(tmp_path / "model")]
+    done = CliRunner().invoke(app, ["--max-unpacked", "0.000001", *words])
+    assert done.exit_code == 2
+    assert f"{path}: expected at most 1e-06 GB once unpacked, got more" in done.stderr
+    assert "--max-unpacked" in done.stderr

@@ -1,15 +1,17 @@
 """Reading tables: CSV, TSV, Parquet, Feather, gzip or zip of them, or standard input, whole or in chunks.
 
-What a file is, is told by its first bytes, not by its name. Text comes as columns of strings, missing where a cell is
-empty or says so; `columns.py` tells what the strings mean, so that a chunk is read as the whole file would be.
+The first bytes of a file say what it is, not its name. Text comes as columns of strings, missing where a cell is empty
+or says so; `columns.py` infers what the strings mean, so that a chunk is read as the whole file would be.
 """
 
 from __future__ import annotations
 
 import codecs
 import csv
+import errno
 import gzip
 import io
+import os
 import shutil
 import sys
 import tempfile
@@ -27,12 +29,14 @@ import pyarrow.csv
 import pyarrow.ipc
 import pyarrow.parquet
 
+from metricgrad.unpacking import DAMAGED, TooLargeError, Unpacked, unpacked_limit
+
 ROWS = 50_000
 SEPARATORS = (",", "\t", ";", "|")
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None", "<NA>", "?")
 """What a cell of a text file says where it says nothing."""
-BLOCK, HEAD, FIRST = 1 << 24, 1 << 22, 20
-"""Bytes read at a time; bytes, and rows in them, by which a text file is judged."""
+BLOCK, FIRST = 1 << 23, 20
+"""Bytes read at a time, which a row must fit into, and rows among the first of them by which a text file is judged."""
 BYTE_ORDER_MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 
 
@@ -40,25 +44,29 @@ class TableError(ValueError):
     """A table that cannot be used as it is; the message says where and why."""
 
 
-def read_table(path: str | Path) -> pd.DataFrame:
+def read_table(path: str | Path, max_unpacked_gb: float | None = None) -> pd.DataFrame:
     """Read a whole table.
 
     Parameters
     ----------
     path : path
         A file, or `-` for standard input.
+    max_unpacked_gb : float, optional
+        How large a gzip or zip file may become once unpacked. By default `METRICGRAD_MAX_UNPACKED_GB`, or else 32 GB
+        and, above 268 MB, 100 times the size of the file.
 
     Returns
     -------
     DataFrame
         With at least one row; of a text file, every column is of strings.
     """
-    return pd.concat(list(read_chunks(path)), ignore_index=True)
+    parts = list(read_chunks(path, max_unpacked_gb=max_unpacked_gb))
+    return parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True)
 
 
-def read_chunks(path: str | Path, rows: int = ROWS) -> Iterator[pd.DataFrame]:
+def read_chunks(path: str | Path, rows: int = ROWS, max_unpacked_gb: float | None = None) -> Iterator[pd.DataFrame]:
     """Read a table a few rows at a time, so that it need not fit into memory; see `read_table`."""
-    with _opened(path) as file:
+    with _opened(path, max_unpacked_gb) as file:
         head = file.read(6)
         file.seek(0)
         if not head:
@@ -70,7 +78,10 @@ def read_chunks(path: str | Path, rows: int = ROWS) -> Iterator[pd.DataFrame]:
             seen = 0
             for batch in batches:
                 seen += len(batch)
-                yield from (batch[start : start + rows] for start in range(0, len(batch), rows))
+                if len(batch) > rows:
+                    yield from (batch[start : start + rows] for start in range(0, len(batch), rows))
+                elif len(batch):
+                    yield batch
         except (pa.ArrowException, UnicodeError, csv.Error) as error:
             raise TableError(f"{path}: expected a table, got {str(error).splitlines()[0]}") from error
         except TableError as error:
@@ -83,8 +94,8 @@ def read_chunks(path: str | Path, rows: int = ROWS) -> Iterator[pd.DataFrame]:
 
 
 @contextmanager
-def _opened(path: str | Path) -> Iterator[IO[bytes]]:
-    """Open a file, without what it is packed in; what cannot be sought in is copied to a temporary file first."""
+def _opened(path: str | Path, max_unpacked_gb: float | None) -> Iterator[IO[bytes]]:
+    """Open a file, unpacked; what cannot be sought in is copied to a temporary file first."""
     with ExitStack() as stack:
         if str(path) == "-":
             file: IO[bytes] = _copied(sys.stdin.buffer, stack)
@@ -92,14 +103,25 @@ def _opened(path: str | Path) -> Iterator[IO[bytes]]:
             file = stack.enter_context(Path(path).open("rb"))
         head = file.read(4)
         file.seek(0)
-        try:
-            if head[:2] == b"\x1f\x8b":
-                file = _copied(gzip.GzipFile(fileobj=file), stack)
-            elif head == b"PK\x03\x04":
-                file = _copied(_only_member(zipfile.ZipFile(file), path), stack)
-        except (OSError, EOFError, zipfile.BadZipFile, RuntimeError) as error:
-            raise TableError(f"{path}: expected a whole gzip or zip file, got {error}") from error
+        if head[:2] == b"\x1f\x8b" or head == b"PK\x03\x04":
+            file = _unpacked(file, head, path, max_unpacked_gb, stack)
         yield file
+
+
+def _unpacked(
+    file: IO[bytes], head: bytes, path: str | Path, max_unpacked_gb: float | None, stack: ExitStack
+) -> IO[bytes]:
+    limit = unpacked_limit(os.fstat(file.fileno()).st_size, max_unpacked_gb)
+    try:
+        packed: Any = _only_member(zipfile.ZipFile(file)) if head[:2] == b"PK" else gzip.GzipFile(fileobj=file)
+        return _copied(Unpacked(packed, limit), stack)
+    except (TableError, TooLargeError) as error:
+        raise TableError(f"{path}: {error}") from None
+    except DAMAGED as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        said = str(error) or type(error).__name__
+        raise TableError(f"{path}: expected a complete gzip or zip file, got {said}") from error
 
 
 def _copied(packed: Any, stack: ExitStack) -> IO[bytes]:
@@ -109,10 +131,10 @@ def _copied(packed: Any, stack: ExitStack) -> IO[bytes]:
     return file
 
 
-def _only_member(archive: zipfile.ZipFile, path: str | Path) -> IO[bytes]:
+def _only_member(archive: zipfile.ZipFile) -> IO[bytes]:
     names = [name for name in archive.namelist() if not name.endswith("/") and not name.startswith("__MACOSX/")]
     if len(names) != 1:
-        raise TableError(f"{path}: expected one file in the archive, got {len(names)}")
+        raise TableError(f"expected one file in the archive, got {len(names)}")
     return archive.open(names[0])
 
 
@@ -159,12 +181,14 @@ def _text(file: IO[bytes]) -> Iterator[pd.DataFrame]:
                 invalid_row_handler=note,
             ),
             pyarrow.csv.ConvertOptions(
-                column_types=dict.fromkeys(keys, pa.string()), strings_can_be_null=True, null_values=list(MISSING)
+                column_types=dict.fromkeys(keys, pa.large_string()), strings_can_be_null=True, null_values=list(MISSING)
             ),
         )
         for batch in reader:
             yield batch.rename_columns(names).to_pandas()
     except pa.ArrowInvalid as error:
+        if "straddling" in str(error):
+            raise TableError(f"expected rows of at most {BLOCK:,} bytes, got a longer one") from error
         if not ragged:
             raise
         row = ragged[0]
@@ -194,21 +218,34 @@ def _encoding(file: IO[bytes]) -> str:
 def _header(file: IO[bytes], encoding: str) -> tuple[str, list[str], int]:
     """Find the separator, the names and the row they are in: what gives the first rows most cells, and as many each."""
     file.seek(0)
-    text = io.TextIOWrapper(io.BytesIO(file.read(HEAD)), encoding, errors="ignore", newline="").read()
+    head = file.read(BLOCK)
+    text = io.TextIOWrapper(io.BytesIO(head), encoding, errors="ignore", newline="").read()
+    cut = len(head) == BLOCK
     found = []
     for separator in SEPARATORS:
         with suppress(csv.Error):  # cells that only another separator quotes right
-            rows = list(islice(csv.reader(io.StringIO(text, newline=""), delimiter=separator), FIRST))
+            rows = _first_rows(text, separator, cut)
             top = next((number for number, row in enumerate(rows) if row), None)
             if top is not None:
                 width = len(rows[top])
                 alike = all(len(row) == width for row in rows if row)
                 found.append((width > 1, alike, width, separator, rows[top], top))
     if not found:
-        raise TableError("expected a header, got none")
+        wanted = f"a header of at most {BLOCK:,} bytes, got a longer one" if cut else "a header, got none"
+        raise TableError(f"expected {wanted}")
     *_, separator, names, top = max(found, key=lambda each: each[:3])
     # pandas writes its row labels under no name.
     return separator, [name.strip() or f"unnamed_{number}" for number, name in enumerate(names, 1)], top
+
+
+def _first_rows(text: str, separator: str, cut: bool) -> list[list[str]]:
+    """Return the first rows of a text, split into cells; where the text is cut off, the last row is left out."""
+    limit = csv.field_size_limit(BLOCK)  # 128 KB by default, which cells of text may exceed
+    try:
+        rows = list(islice(csv.reader(io.StringIO(text, newline=""), delimiter=separator), FIRST + 1))
+    finally:
+        csv.field_size_limit(limit)
+    return rows[: len(rows) - cut][:FIRST] if len(rows) <= FIRST else rows[:FIRST]
 
 
 def check_names(names: list[str]) -> None:
