@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import os
+import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -19,6 +20,8 @@ from typer.testing import CliRunner
 
 from metricgrad import reading, unpacking
 from metricgrad.cli import app
+from metricgrad.columns import infer_columns
+from metricgrad.preparation import values
 from metricgrad.reading import MISSING, TableError, read_chunks, read_table
 
 FRAME = pd.DataFrame({"a": [1, 2, 3], "b": ["x", "y, z", 'quo"te'], "c": [0.5, None, -2.25]})
@@ -281,9 +284,9 @@ def test_the_limit_of_the_csv_module_is_left_as_it_was(tmp_path: Path) -> None:
 
 
 def test_rows_and_headers_that_are_too_long_are_named_as_that(tmp_path: Path) -> None:
-    long = b"x" * (3 * reading.BLOCK)
-    with pytest.raises(TableError, match="expected rows of at most 8,388,608 bytes, got a longer one"):
-        read_table(written(tmp_path, b"a,b\n1," + long + b"\n"))
+    long = b"x" * (3 * reading.BLOCKS[-1])
+    with pytest.raises(TableError, match="expected rows of at most 33,554,432 bytes, got a longer one after row 2"):
+        read_table(written(tmp_path, b"a,b\n1,2\n1," + long + b"\n"))
     with pytest.raises(TableError, match="expected a header of at most 8,388,608 bytes, got a longer one"):
         read_table(written(tmp_path, b"a," + long + b"\n1,2\n"))
 
@@ -305,3 +308,71 @@ def test_the_command_takes_a_limit_for_unpacking(tmp_path: Path, monkeypatch: py
     assert done.exit_code == 2
     assert f"{path}: expected at most 1e-06 GB once unpacked, got more" in done.stderr
     assert "--max-unpacked" in done.stderr
+
+
+# ---- plain numbers parsed while reading ----------------------------------------------------------------------------
+
+
+def test_columns_of_plain_numbers_come_as_numbers_where_text_is_not_asked_for(tmp_path: Path) -> None:
+    content = b"n,t,y,d,e\n1,a,1.0,2020-01-01,\n,b,0.0,2020-01-02,\n-2.5e3,,1.0,2020-01-03,\n"
+    frame = read_table(written(tmp_path, content), text_columns=["y"])
+    assert list(frame.columns) == ["n", "t", "y", "d", "e"]
+    assert [str(kind) for kind in frame.dtypes] == ["float64", "str", "str", "str", "float64"]
+    np.testing.assert_array_equal(frame["n"], [1, np.nan, -2500])
+    assert frame["y"].tolist() == ["1.0", "0.0", "1.0"]
+    assert frame["e"].isna().all()
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "latin-1"])
+def test_a_column_that_holds_text_further_down_is_all_text(
+    tmp_path: Path, end: str, encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "ROWS", 40)
+    rows = [f"{i},{'1.234' if i < 90 else '1.234.567'},{i}é" for i in range(100)]
+    path = written(tmp_path, (end.join(["a,b,c", *rows]) + end).encode(encoding))
+    frame = read_table(path, text_columns=[])
+    np.testing.assert_array_equal(frame["a"], range(100))
+    pd.testing.assert_frame_equal(frame[["b", "c"]], read_table(path)[["b", "c"]])
+
+
+def test_columns_are_the_same_whether_numbers_are_parsed_while_reading_or_after(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    made = pd.DataFrame({"id": range(500), "x": rng.normal(size=500), "k": rng.integers(0, 4, 500), "one": 1})
+    made = made.assign(gaps=made["x"].where(rng.random(500) < 0.5), price=[f"${v:.2f}" for v in rng.uniform(0, 9, 500)])
+    made.loc[3, "k"] = None
+    made.to_csv(tmp_path / "data.csv", index=False)
+    parsed, text = read_table(tmp_path / "data.csv", text_columns=[]), read_table(tmp_path / "data.csv")
+    assert infer_columns(parsed) == infer_columns(text)
+    for column in infer_columns(text).used:
+        np.testing.assert_array_equal(values(column, parsed[column.name]), values(column, text[column.name]))
+
+
+MEMORY = """
+import resource, sys
+import metricgrad.table_classifier
+from metricgrad.columns import infer_columns
+from metricgrad.preparation import Preparation, typed
+from metricgrad.reading import read_table
+scale = 1 if sys.platform == "darwin" else 1024
+read_table(sys.argv[1], text_columns=["y"])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
+frame = read_table(sys.argv[2], text_columns=["y"])
+schema = infer_columns(frame)
+frame = typed(frame, schema)
+Preparation(schema).fit(frame).transform(frame)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale - before)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="resource is not there")
+def test_reading_and_preparing_a_table_needs_less_than_three_times_the_file(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    cells = np.char.mod("%.4f", rng.normal(0, 50, (100_000, 30)))
+    frame = pd.DataFrame(cells).add_prefix("n").assign(kind=rng.choice(["red", "green"], 100_000), y="no")
+    frame.to_csv(tmp_path / "large.csv", index=False)
+    frame[:5000].to_csv(tmp_path / "small.csv", index=False)
+    script = [sys.executable, "-c", MEMORY, str(tmp_path / "small.csv"), str(tmp_path / "large.csv")]
+    done = subprocess.run(script, check=True, capture_output=True, text=True)
+    assert int(done.stdout) < 3 * (tmp_path / "large.csv").stat().st_size

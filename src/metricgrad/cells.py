@@ -27,7 +27,7 @@ def numbers(cells: pd.Series[Any], form: str = "") -> Floats:
     """Return cells as numbers; NaN where there is none, or one that is not finite.
 
     `form` is the text of the `NumberFormat` in which text cells are written; by default they are plain numbers. Cells
-    that are numbers already are not changed by it.
+    that are numbers already are not changed by it, and not copied.
     """
     if pd.api.types.is_datetime64_any_dtype(cells.dtype):
         return np.full(len(cells), np.nan)
@@ -39,7 +39,8 @@ def numbers(cells: pd.Series[Any], form: str = "") -> Floats:
         return _formatted(cells, NumberFormat.from_text(form))
     else:
         found = np.asarray(pd.to_numeric(cells.to_numpy(dtype=object), errors="coerce"), np.float64)
-    return np.where(np.isfinite(found), found, np.nan)
+    infinite = np.isinf(found)
+    return np.where(infinite, np.nan, found) if infinite.any() else found
 
 
 def _formatted(cells: pd.Series[Any], form: NumberFormat) -> Floats:

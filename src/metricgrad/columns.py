@@ -120,12 +120,13 @@ def infer_columns(frame: pd.DataFrame, ignore: Collection[str] = ()) -> Schema:
     unknown = [name for name in ignore if name not in frame.columns]
     if unknown:
         raise TableError(f"ignore: expected names of columns, got {listed(unknown)}")
-    named = zip(frame.columns, (frame[name] for name in frame.columns), strict=True)
+    named = frame.items()
     return Schema(tuple(Column(str(n), "ignored") if n in ignore else _column(str(n), cells) for n, cells in named))
 
 
 def _column(name: str, cells: pd.Series[Any]) -> Column:
-    there = cells.dropna()
+    missing = cells.isna().to_numpy()
+    there = cells[~missing] if missing.any() else cells
     if not len(there):
         return Column(name, "empty")
     try:
