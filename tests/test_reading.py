@@ -8,11 +8,15 @@ import io
 import os
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -184,6 +188,20 @@ def test_ten_thousand_columns_are_read(tmp_path: Path) -> None:
     frame = read_table(written(tmp_path, f"{header}\n{row}\n{row}\n".encode()))
     assert frame.shape == (2, 10_000)
     assert frame.iloc[1, 9_999] == "9999"
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "feather"])
+def test_more_columns_than_can_be_handled_are_refused_at_once_with_their_number(tmp_path: Path, kind: str) -> None:
+    path, names = tmp_path / "data", [f"c{i}" for i in range(100_001)]
+    if kind == "csv":
+        path.write_text(",".join(names) + "\n" + ",".join("1" * len(names)) + "\n")
+    else:
+        table = pa.table([pa.array([1])] * len(names), names=names)
+        pyarrow.parquet.write_table(table, path) if kind == "parquet" else pyarrow.feather.write_feather(table, path)
+    started = time.process_time()
+    with pytest.raises(TableError, match="data: expected at most 100,000 columns, got 100,001"):
+        read_table(path)
+    assert time.process_time() - started < 10
 
 
 # ---- packed files --------------------------------------------------------------------------------------------------

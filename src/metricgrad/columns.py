@@ -154,13 +154,14 @@ def _numbers(there: pd.Series[Any]) -> tuple[NDArray[np.float64], str] | None:
     The first few decide whether to look at all. Plain numbers are preferred unless another format reads more cells:
     `1.234` is a plain number, except beside `1.234.567`.
     """
-    plain = numbers(there[:PROBE])
+    first = there[:PROBE] if len(there) > PROBE else there
+    plain = numbers(first)
     if len(there) > PROBE and _mostly(plain):
         plain = numbers(there)
-    unread = there[: len(plain)][np.isnan(plain)]
+    unread = there[: len(plain)][np.isnan(plain)] if np.isnan(plain).any() else there[:0]
     read = {"": plain} if len(plain) == len(there) else {}
     for form in formats_of_numbers(unread[:PROBE]) if len(unread) else ():
-        if _mostly(numbers(there[:PROBE], form)):
+        if _mostly(numbers(first, form)):
             read[form] = numbers(there, form)
     if not read:
         return None

@@ -43,6 +43,8 @@ FIRST = 20
 HEADS, BLOCKS = (1 << 20, 1 << 23), (1 << 21, 1 << 25)
 """Bytes that hold those rows, and bytes parsed at a time: the larger where a row does not fit into the smaller, since
 what is read at a time costs many times its size in memory."""
+MAX_COLUMNS = 100_000
+"""A column costs about half a millisecond to read, infer and encode, however few rows there are."""
 PARQUET, FEATHER = b"PAR1", b"ARROW1"
 BYTE_ORDER_MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 
@@ -347,7 +349,9 @@ def _first_rows(text: str, separator: str, cut: bool) -> list[list[str]]:
 
 
 def check_names(names: list[str]) -> None:
-    """Refuse a name that two columns have."""
+    """Refuse a name that two columns have, and more columns than can be handled in reasonable time."""
+    if len(names) > MAX_COLUMNS:
+        raise TableError(f"expected at most {MAX_COLUMNS:,} columns, got {len(names):,}")
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise TableError(f"expected every column name once, got {', '.join(map(repr, twice[:5]))} more than once")
