@@ -367,24 +367,25 @@ def test_columns_are_the_same_whether_numbers_are_parsed_while_reading_or_after(
 
 
 MEMORY = """
-import resource, sys
-import metricgrad.table_classifier
+import re, sys
+from pathlib import Path
 from metricgrad.columns import infer_columns
 from metricgrad.preparation import Preparation, typed
 from metricgrad.reading import read_table
-scale = 1 if sys.platform == "darwin" else 1024
+def peak():  # not ru_maxrss, in which a child begins with the peak of its parent
+    return 1024 * int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])
 read_table(sys.argv[1], text_columns=["y"])
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
+before = peak()
 frame = read_table(sys.argv[2], text_columns=["y"])
 schema = infer_columns(frame)
 frame = typed(frame, schema)
 Preparation(schema).fit(frame).transform(frame)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale - before)
+print(peak() - before)
 """
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "win32", reason="resource is not there")
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of memory is read from /proc")
 def test_reading_and_preparing_a_table_needs_less_than_three_times_the_file(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     cells = np.char.mod("%.4f", rng.normal(0, 50, (100_000, 30)))
@@ -393,4 +394,5 @@ def test_reading_and_preparing_a_table_needs_less_than_three_times_the_file(tmp_
     frame[:5000].to_csv(tmp_path / "small.csv", index=False)
     script = [sys.executable, "-c", MEMORY, str(tmp_path / "small.csv"), str(tmp_path / "large.csv")]
     done = subprocess.run(script, check=True, capture_output=True, text=True)
-    assert int(done.stdout) < 3 * (tmp_path / "large.csv").stat().st_size
+    size = (tmp_path / "large.csv").stat().st_size
+    assert 0.9 * size < int(done.stdout) < 3 * size  # less would mean that nothing was measured

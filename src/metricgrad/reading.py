@@ -126,7 +126,9 @@ def _parsed(file: IO[bytes], path: str | Path, text_columns: Collection[str]) ->
                 mixed.update([name] if parsed.pop(name, None) is not None else [])
                 text.setdefault(name, []).append(cells)
             else:
-                parsed.setdefault(name, np.empty(room))[rows : rows + len(found)] = found
+                if name not in parsed:
+                    parsed[name] = np.empty(room)
+                parsed[name][rows : rows + len(found)] = found
         rows += len(chunk)
     if mixed:
         text.update((name, []) for name in mixed)
