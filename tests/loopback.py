@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -20,6 +21,10 @@ class Server:
     """For each of the next answers: close the connection after so many bytes of it."""
     say: list[int] = field(default_factory=list)
     """For each of the next answers: this status and nothing else."""
+    drip: float = 0.0
+    """Seconds between the bytes of a body, which then come one at a time."""
+    drip_headers: float = 0.0
+    """Seconds between header lines, of which there is then no end."""
     ranges: bool = True
     lengths: bool = True
     asked: list[tuple[str, str | None]] = field(default_factory=list)
@@ -66,14 +71,27 @@ def answer(request: BaseHTTPRequestHandler, state: Server) -> None:
     if start and start >= len(content):
         return refuse(request, 416, {"Content-Range": f"bytes */{len(content)}"})
     request.send_response(206 if start else 200)
+    if state.drip_headers:
+        return drip(request, (b"X-More: 1\r\n" for _ in range(10_000)), state.drip_headers)
     request.send_header("ETag", tag)
     if start:
         request.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
     if state.lengths:
         request.send_header("Content-Length", str(len(content) - start))
     request.end_headers()
+    if state.drip:
+        return drip(request, (content[i : i + 1] for i in range(start, len(content))), state.drip)
     request.wfile.write(content[start:][: state.cut.pop(0) if state.cut else None])
     return None
+
+
+def drip(request: BaseHTTPRequestHandler, pieces: Iterable[bytes], pause: float) -> None:
+    """Send one piece after the other, slowly, until the client has had enough."""
+    request.flush_headers()
+    with suppress(OSError):
+        for piece in pieces:
+            request.wfile.write(piece)
+            time.sleep(pause)
 
 
 def refuse(request: BaseHTTPRequestHandler, status: int, headers: dict[str, str] | None = None) -> None:

@@ -202,3 +202,25 @@ def test_a_folder_that_cannot_be_listed_has_no_leftovers(tmp_path: Path) -> None
     remove_leftovers(tmp_path / "nowhere" / "model")
     recover(tmp_path / "nowhere" / "model")
     assert not is_being_replaced(tmp_path / "nowhere" / "model")
+
+
+def test_threads_that_write_one_file_leave_it_complete_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "cache" / "file"
+    contents = [bytes([number]) * 300_000 for number in range(8)]
+    errors: list[BaseException] = []
+
+    def write(content: bytes) -> None:
+        try:
+            for _ in range(10):
+                write_whole_file(path, content)
+                assert path.read_bytes() in contents
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=write, args=(content,)) for content in contents]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert [entry.name for entry in path.parent.iterdir()] == ["file"]

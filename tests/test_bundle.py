@@ -335,6 +335,20 @@ def test_a_damaged_file_in_the_cache_is_fitted_anew(cache: Path) -> None:
     assert path.stat().st_size > 100
 
 
+def test_a_cache_that_cannot_be_written_is_warned_of_once_and_what_was_fitted_is_used(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metric = black_box(Counted(), higher_is_better=False)
+    kept = universal_for(metric)
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("METRICGRAD_CACHE", str(tmp_path / "file"))
+    with pytest.warns(UserWarning, match="the cache .*file.universal cannot be written .*METRICGRAD_CACHE") as warned:
+        found = [universal_for(metric) for _ in range(2)]
+    assert len(warned) == 1
+    for surrogate in found:
+        assert torch.equal(surrogate(*SETS), kept(*SETS))
+
+
 @pytest.mark.parametrize(
     ("metric", "message"),
     [

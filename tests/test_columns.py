@@ -78,7 +78,7 @@ def test_what_was_inferred_is_said_in_lines() -> None:
         "numbers: n0, n1, n2, n3, n4, n5, n6, n7 and 3 more",
         "dropped, one value only: all",
         "dropped, every row has its own value, as an id has: user_id",
-        "age: 1 cells are no number, so missing",
+        "age: 1 cells could not be parsed as numbers and are treated as missing",
     ]
     assert infer_columns(frame).ids == ["user_id"]
 

@@ -1,5 +1,7 @@
 import bz2
 import gzip
+import hashlib
+import json
 import lzma
 import os
 import subprocess
@@ -211,7 +213,7 @@ def test_a_set_is_downloaded_converted_once_and_then_read_from_the_cache(
     assert found.y.tolist() == [1, 0, 0, 0, 1]
     assert (found.features, found.subset, found.verified) == (("f1", "f2"), None, True)
     assert seen
-    assert contents(cache) == ["tiny.lock", "tiny.parquet", "tiny.parquet.sha256"]
+    assert contents(cache) == ["tiny.downloads.json", "tiny.lock", "tiny.parquet", "tiny.parquet.sha256"]
     asked = list(server.asked)
     again = load("tiny", sources=source, download=False)
     assert np.array_equal(again.X, found.X)
@@ -220,7 +222,6 @@ def test_a_set_is_downloaded_converted_once_and_then_read_from_the_cache(
     assert (row.status, row.verified, row.ours and row.ours.rows) == ("complete", True, 5)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="no lock to wait for there")
 def test_asked_for_from_many_places_at_once_a_set_is_downloaded_once(server: Server) -> None:
     source = served(server, "tiny", "tiny.t")
     with ThreadPoolExecutor(8) as pool:
@@ -268,6 +269,62 @@ def test_a_wrong_file_without_a_hash_is_refused_by_what_is_in_it(
     assert contents(cache) == ["tiny.lock"]
     server.files["/tiny"] = right
     assert len(load("tiny", sources=source).y) == 5
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"positives": 3}, r"tiny should have 3 positive rows, got 2 from .*tiny"),
+        ({"features": 3}, r"tiny should have 3 features, got 2 from .*tiny"),
+    ],
+)
+def test_a_file_with_other_counts_than_are_known_is_refused_and_not_trusted(
+    server: Server, cache: Path, changes: dict[str, int], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        load("tiny", sources=served(server, "tiny", "tiny.t", **changes))
+    assert contents(cache) == ["tiny.lock"]
+
+
+def test_a_file_without_a_published_hash_is_trusted_on_first_use_and_refused_once_it_changes(
+    server: Server, cache: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = served(server, "tiny", "tiny.t", positives=2)
+    path = load("tiny", sources=source).path
+    [said] = caplog.messages
+    assert "tiny: no SHA-256 is published for tiny, tiny.t; the number of rows, features and positives is as" in said
+    record = cache / "tiny.downloads.json"
+    assert str(record) in said
+    digests = {name: hashlib.sha256(server.files[f"/{name}"]).hexdigest() for name in ("tiny", "tiny.t")}
+    assert json.loads(record.read_text()) == digests
+    path.unlink()
+    load("tiny", sources=source)
+    assert len(caplog.messages) == 1
+    path.unlink()
+    server.files["/tiny"] = LINES.replace(b"0.5", b"0.6")  # rows, features and positives are the same
+    with pytest.raises(ValueError, match=f"/tiny is not the expected file: .* should be {digests['tiny']}") as e:
+        load("tiny", sources=source)
+    assert f"its publisher gives no hash, and this is the one of the first download: delete {record}" in str(e.value)
+    assert not path.exists()
+    record.unlink()
+    assert load("tiny", sources=source).X[0, 0] == np.float32(0.6)
+
+
+def test_a_published_hash_needs_no_record(server: Server, cache: Path, caplog: pytest.LogCaptureFixture) -> None:
+    files = tuple(
+        File(name, f"{server.url}/{name}", hashlib.sha256(server.files[f"/{name}"]).hexdigest())
+        for name in ("tiny", "tiny.t")
+    )
+    load("tiny", sources=served(server, files=files))
+    assert caplog.messages == []
+    assert contents(cache) == ["tiny.lock", "tiny.parquet", "tiny.parquet.sha256"]
+
+
+def test_a_damaged_record_of_hashes_is_named(server: Server, cache: Path) -> None:
+    cache.mkdir()
+    (cache / "tiny.downloads.json").write_text("[1")
+    with pytest.raises(ValueError, match=r"tiny.downloads.json: expected hashes of downloaded files in JSON, got"):
+        load("tiny", sources=served(server, "tiny", "tiny.t"))
 
 
 def test_a_file_that_moved_is_named(server: Server) -> None:
@@ -336,7 +393,7 @@ def test_what_a_person_put_there_is_converted_and_left_alone(cache: Path, packed
 def test_each_published_layout_gives_the_features_the_source_promises(name: str, content: bytes) -> None:
     with serving(file=content) as server:
         file = File(SOURCES[name].files[0].name, server.url + "/file")
-        found = load(name, sources={name: replace(SOURCES[name], rows=2, files=(file,))})
+        found = load(name, sources={name: replace(SOURCES[name], rows=2, positives=1, files=(file,))})
     assert found.X.shape == (2, SOURCES[name].features)
     assert found.y.tolist() == [0, 1]
     assert found.subset is None
@@ -382,5 +439,6 @@ def test_real_files_have_the_shape_and_share_of_the_paper(name: str) -> None:
     assert found.X.flags.c_contiguous
     if found.subset is None:
         assert found.X.shape == (source.rows, source.features)
+        assert found.y.sum() == source.positives
     if name == "ijcnn1":
         assert len(np.unique(found.X, axis=0)) == len(found.X) == 141_691

@@ -131,6 +131,34 @@ def test_a_server_that_falls_silent_counts_as_dropped(tmp_path: Path) -> None:
             fetch(url, tmp_path / "data", attempts=1, timeout=0.05)
 
 
+def test_a_server_that_drips_bytes_counts_as_dropped_and_what_came_is_kept(server: Server, tmp_path: Path) -> None:
+    server.drip = 0.01
+    begun = time.monotonic()
+    with pytest.raises(OSError, match=r"in 2 attempts .* kept .*: fewer than 1,024 bytes a second came"):
+        fetch(server.url + "/data", tmp_path / "data", attempts=2, window=0.3)
+    assert time.monotonic() - begun < 10
+    kept = (tmp_path / "data.part").stat().st_size
+    assert 2 <= kept < 1000
+    server.drip = 0.0
+    assert fetch(server.url + "/data", tmp_path / "data", SHA256).read_bytes() == CONTENT
+    assert server.asked[-1] == ("/data", f"bytes={kept}-")
+
+
+def test_a_server_that_drips_headers_without_end_counts_as_dropped(server: Server, tmp_path: Path) -> None:
+    server.drip_headers = 0.01
+    begun = time.monotonic()
+    with pytest.raises(OSError, match=r"in 1 attempts .nothing came.: no complete answer within 0.3 seconds"):
+        fetch(server.url + "/data", tmp_path / "data", attempts=1, window=0.3)
+    assert time.monotonic() - begun < 10
+    assert names(tmp_path) == []
+
+
+def test_a_slow_server_that_is_fast_enough_is_waited_for(server: Server, tmp_path: Path) -> None:
+    server.files["/data"], server.drip = CONTENT[:300], 0.002
+    path = fetch(server.url + "/data", tmp_path / "data", attempts=1, window=0.1, slowest=10)
+    assert path.read_bytes() == CONTENT[:300]
+
+
 def test_a_file_already_there_is_kept_if_right_and_named_if_wrong(server: Server, tmp_path: Path) -> None:
     path = tmp_path / "data"
     path.write_bytes(CONTENT)

@@ -206,3 +206,20 @@ def test_reading_as_much_as_susy_peaks_below_two_and_a_half_times_the_array(tmp_
     array, peak = map(int, printed.split())
     assert array == 5_000_000 * 18 * 4
     assert array * 0.9 < peak < array * 2.5  # less than the array itself would mean that nothing was measured
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz", ".zip"])
+def test_a_published_file_that_unpacks_to_more_than_the_limit_is_refused(
+    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content, path = b"a,target\n" + b"1,0\n" * 50_000, tmp_path / f"data.csv{suffix}"
+    if suffix == ".zip":
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("data.csv", content)
+    else:
+        path.write_bytes({".gz": gzip, ".bz2": bz2, ".xz": lzma}[suffix].compress(content))
+    monkeypatch.setenv("METRICGRAD_MAX_UNPACKED_GB", "0.0001")
+    with pytest.raises(ValueError, match=r"data.csv.* cannot be read as csv: expected at most 0.0001 GB once unpacked"):
+        list(read_blocks(path, Layout("csv", positive=1)))
+    monkeypatch.setenv("METRICGRAD_MAX_UNPACKED_GB", "0.001")
+    assert sum(len(block.y) for block in read_blocks(path, Layout("csv", positive=1))) == 50_000

@@ -133,3 +133,13 @@ def test_a_state_that_cannot_be_is_refused(change: dict[str, Any]) -> None:
     preparation = Preparation().fit(pd.DataFrame({"a": [1, 2, 4]}))
     with pytest.raises(ValueError, match=r"\[0\]\.(kind|form|scale|fill\[0\]|centre|name): expected"):
         prepared(preparation.schema_, Field(json.loads(json.dumps([{**preparation.state()[0], **change}]))))
+
+
+def test_cells_are_read_in_the_format_of_the_table_fitted_on_whatever_the_new_ones_look_like() -> None:
+    seen = pd.DataFrame({"x": ["1.234,5 €", "2.000 €", "3,25 €", "17,5 €"], "y": ["5%", "10%", "15%", "20%"]})
+    preparation = Preparation().fit(seen)
+    again = prepared(preparation.schema_, Field(json.loads(json.dumps(preparation.state()))))
+    new = pd.DataFrame({"x": ["1,234", "1.234", "1234.5", "$5"], "y": ["5", "1,5%", "7.5 %", "10%"]})
+    read = pd.DataFrame({"x": [1.234, 1234, None, None], "y": [None, None, 7.5, 10]})
+    np.testing.assert_array_equal(again.transform(new), preparation.transform(read))
+    np.testing.assert_array_equal(again.transform(new), preparation.transform(new))

@@ -25,7 +25,8 @@ STAGED = re.compile(r"\.metricgrad-(?P<target>[0-9a-f]{8})-(?P<host>[0-9a-f]{8})
 
 
 def write_whole(path: str | Path, content: str | bytes) -> Path:
-    """Write a file so that a reader finds the old content or the new one, never a part; return its path."""
+    """Write a file, and make its folder; a reader finds the old content or the new one, never a part."""
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as beside:
         beside.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
     return Path(path)

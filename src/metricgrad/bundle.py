@@ -17,10 +17,12 @@ from typing import Any
 import platformdirs
 import torch
 from safetensors import SafetensorError, safe_open
+from safetensors.torch import load as load_state
 from safetensors.torch import load_file, save
 from torch import Tensor
 
 from metricgrad._version import __version__
+from metricgrad.atomic import write_whole
 from metricgrad.learned_counts import ASKED, CHECKED, LearnedCounts, fit_counts, in_counts
 from metricgrad.metrics import Metric, builtin_metrics, get_metric
 from metricgrad.progress import work_bar
@@ -114,11 +116,14 @@ def open_surrogate(path: Path, sha256: str | None = None) -> Surrogate:
 
 def save_surrogate(surrogate: Surrogate, path: Path) -> str:
     """Save a surrogate in half precision; write beside and rename; return the SHA-256 of the file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    state = {name: _halved(tensor).contiguous() for name, tensor in surrogate.state_dict().items()}
-    content = save(state, metadata={"construction": json.dumps(surrogate.construction.as_dict())})
-    _replace(path, content)
+    content = _packed(surrogate)
+    write_whole(path, content)
     return hashlib.sha256(content).hexdigest()
+
+
+def _packed(surrogate: Surrogate) -> bytes:
+    state = {name: _halved(tensor).contiguous() for name, tensor in surrogate.state_dict().items()}
+    return save(state, metadata={"construction": json.dumps(surrogate.construction.as_dict())})
 
 
 def _halved(tensor: Tensor) -> Tensor:
@@ -126,10 +131,21 @@ def _halved(tensor: Tensor) -> Tensor:
     return half if tensor.ndim and bool(half.isfinite().all()) else tensor
 
 
-def _replace(path: Path, content: bytes) -> None:
-    part = path.with_suffix(f".{os.getpid()}.part")
-    part.write_bytes(content)
-    part.replace(path)
+def _keep_in_cache(path: Path, content: bytes) -> None:
+    """Write a file of the cache; one that cannot be written is warned of, and what was fitted is used all the same."""
+    try:
+        write_whole(path, content)
+    except OSError as error:
+        _warn_of_cache(str(path.parent), error.strerror or str(error))
+
+
+@lru_cache(maxsize=16)  # once for each folder and reason
+def _warn_of_cache(folder: str, reason: str) -> None:
+    warnings.warn(
+        f"the cache {folder} cannot be written ({reason}), so what was fitted is not kept for the next time; "
+        "METRICGRAD_CACHE can name another folder",
+        stacklevel=2,
+    )
 
 
 def universal_for(
@@ -151,11 +167,16 @@ def universal_for(
         _warn_of_low_fidelity(metric)
         return load_universal(metric.name)
     path = _cache() / f"{_fingerprint(metric, construction, sets, fitting)}.safetensors"
-    with suppress(FileNotFoundError, ValueError):  # not there yet, or damaged: then it is fitted
+    with suppress(OSError, ValueError):  # not there yet, not readable, or damaged: then it is fitted
         return open_surrogate(path)
     with work_bar() if progress is None else nullcontext(progress) as report:
-        save_surrogate(fit_universal(metric, sets, construction, fitting, report), path)
-    return open_surrogate(path)
+        surrogate = fit_universal(metric, sets, construction, fitting, report)
+    content = _packed(surrogate)
+    _keep_in_cache(path, content)
+    # What was fitted is used as it comes from the cache, in half precision, whether it could be kept there or not.
+    kept = new_surrogate(surrogate.construction, seed=0)
+    kept.load_state_dict({name: tensor.to(torch.float32) for name, tensor in load_state(content).items()})
+    return kept.eval()
 
 
 def cheap_form(metric: Metric) -> Metric:
@@ -172,8 +193,7 @@ def cheap_form(metric: Metric) -> Metric:
         learned.load_state_dict(load_file(path))
     except (OSError, SafetensorError, RuntimeError):  # not there yet, or damaged: then it is learned
         learned = fit_counts(metric)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _replace(path, save(learned.state_dict()))
+        _keep_in_cache(path, save(learned.state_dict()))
     return in_counts(metric, learned) if learned.learned else metric
 
 
@@ -256,7 +276,7 @@ def _keep(metric: Metric, surrogate: Surrogate, folder: Path, fitting: Fitting) 
         "date": datetime.now(timezone.utc).date().isoformat(),
     }
     index = {**_read_index(folder), metric.name: entry}
-    _replace(folder / "index.json", (json.dumps(dict(sorted(index.items())), indent=1) + "\n").encode())
+    write_whole(folder / "index.json", (json.dumps(dict(sorted(index.items())), indent=1) + "\n").encode())
     bundled_index.cache_clear()
     return entry
 

@@ -6,7 +6,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from numpy.typing import NDArray
+
+from metricgrad.number_formats import NumberFormat, likely_formats
 
 Floats = NDArray[np.float64]
 YES = ("yes", "true", "y", "t", "on")
@@ -20,17 +23,39 @@ TWO_NUMBERS = r"\d\D+\d"
 EPOCH = pd.Timestamp("1970-01-01")
 
 
-def numbers(cells: pd.Series[Any]) -> Floats:
-    """Return cells as numbers; NaN where there is none, or one that is not finite."""
+def numbers(cells: pd.Series[Any], form: str = "") -> Floats:
+    """Return cells as numbers; NaN where there is none, or one that is not finite.
+
+    `form` is the text of the `NumberFormat` in which text cells are written; by default they are plain numbers. Cells
+    that are numbers already are not changed by it, and not copied.
+    """
     if pd.api.types.is_datetime64_any_dtype(cells.dtype):
         return np.full(len(cells), np.nan)
     if cells.dtype == np.float64:
         found = cells.to_numpy()
     elif pd.api.types.is_numeric_dtype(cells.dtype) or pd.api.types.is_bool_dtype(cells.dtype):
         found = cells.to_numpy(dtype=np.float64, na_value=np.nan)
+    elif form:
+        return _formatted(cells, NumberFormat.from_text(form))
     else:
         found = np.asarray(pd.to_numeric(cells.to_numpy(dtype=object), errors="coerce"), np.float64)
-    return np.where(np.isfinite(found), found, np.nan)
+    infinite = np.isinf(found)
+    return np.where(infinite, np.nan, found) if infinite.any() else found
+
+
+def _formatted(cells: pd.Series[Any], form: NumberFormat) -> Floats:
+    if isinstance(cells.dtype, pd.StringDtype):
+        return form.parse(pa.array(cells, pa.large_string(), from_pandas=True))
+    values = cells.to_numpy(dtype=object)
+    texts = [value if isinstance(value, str) else None for value in values]
+    found = form.parse(pa.array(texts, pa.large_string()))
+    others = [None if isinstance(value, str) else value for value in values]
+    return np.where(np.isnan(found), numbers(pd.Series(others, dtype="object")), found)
+
+
+def formats_of_numbers(cells: pd.Series[Any]) -> list[str]:
+    """Return the number formats worth trying on a column, given some of its cells that are not plain numbers."""
+    return [str(form) for form in likely_formats([word for word in words(cells) if word is not None])]
 
 
 def words(cells: pd.Series[Any]) -> NDArray[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from pathlib import Path
@@ -14,6 +15,7 @@ from metricgrad import compare_command, paper_commands, table_commands
 from metricgrad._version import __version__
 from metricgrad.paper_commands import PROBLEM
 from metricgrad.terminal import echo, visible
+from metricgrad.unpacking import VARIABLE
 
 INTERRUPTED = 130
 
@@ -83,8 +85,13 @@ def options(
         bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show the version and leave.")
     ] = False,
     traceback: Annotated[bool, typer.Option("--traceback", help="Show where an error came from.")] = False,
+    max_unpacked: Annotated[
+        float | None, typer.Option(metavar="GB", help="Most a gzip or zip file may unpack to.", show_default=False)
+    ] = None,
 ) -> None:
     """Train models directly for the metric they are judged by: F1, average precision, AUC, MCC, or any black box."""
+    if max_unpacked is not None:
+        os.environ[VARIABLE] = str(max_unpacked)  # for this process and those it starts
 
 
 # ---- one's own table, and the paper made again ---------------------------------------------------------------------

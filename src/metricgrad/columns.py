@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from metricgrad.cells import NO, YES, dates, form_of_dates, numbers, words
+from metricgrad.cells import NO, YES, dates, form_of_dates, formats_of_numbers, numbers, words
+from metricgrad.number_formats import NumberFormat
 from metricgrad.reading import TableError
 
 USED = {"number": "numbers", "category": "categories", "boolean": "yes or no", "date": "dates"}
@@ -41,9 +42,10 @@ PROBE = 200
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its name, its kind (of `USED` or `DROPPED`), how its dates are written, and its stray cells.
+    """One column: its name, its kind (of `USED` or `DROPPED`), its format and its number of stray cells.
 
-    A stray cell is one that is no number in a column of numbers, or no date in one of dates.
+    The format is that of its dates, or a `NumberFormat` as text; it is empty for plain numbers. A stray cell is one
+    that could not be parsed as a number in a column of numbers, or as a date in one of dates.
     """
 
     name: str
@@ -81,8 +83,17 @@ class Schema:
             if names:
                 what = f"{called}" if kind in USED else f"dropped, {called}"
                 lines.append(f"{what}: {listed(names)}")
-        stray = [column for column in self.columns if column.stray]
-        lines += [f"{column.name}: {column.stray:,} cells are no {column.kind}, so missing" for column in stray]
+        stray = [column for column in self.used if column.stray]
+        lines += [
+            f"{listed([column.name])}: {NumberFormat.from_text(column.form).describe()}"
+            for column in self.columns
+            if column.kind == "number" and column.form
+        ]
+        lines += [
+            f"{listed([column.name])}: {column.stray:,} cells could not be parsed as {USED[column.kind]} "
+            "and are treated as missing"
+            for column in stray
+        ]
         return lines
 
 
@@ -109,37 +120,53 @@ def infer_columns(frame: pd.DataFrame, ignore: Collection[str] = ()) -> Schema:
     unknown = [name for name in ignore if name not in frame.columns]
     if unknown:
         raise TableError(f"ignore: expected names of columns, got {listed(unknown)}")
-    named = zip(frame.columns, (frame[name] for name in frame.columns), strict=True)
+    named = frame.items()
     return Schema(tuple(Column(str(n), "ignored") if n in ignore else _column(str(n), cells) for n, cells in named))
 
 
 def _column(name: str, cells: pd.Series[Any]) -> Column:
-    there = cells.dropna()
+    missing = cells.isna().to_numpy()
+    there = cells[~missing] if missing.any() else cells
     if not len(there):
         return Column(name, "empty")
     try:
         if pd.api.types.is_bool_dtype(there.dtype) or pd.api.types.is_datetime64_any_dtype(there.dtype):
             return Column(name, _unless_constant("boolean" if there.dtype.kind == "b" else "date", there, len(cells)))
-        found = _numbers(there)
-        if found is None:
+        read = _numbers(there)
+        if read is None:
             return _of_text(name, pd.Series(words(there)).dropna(), len(cells))
     except TypeError:  # lists, dictionaries, arrays
         return Column(name, "nested")
+    found, form = read
     if len(found) == len(cells) and found.min() == found.max():
         return Column(name, "constant")
     stray = int(np.isnan(found).sum())
-    return Column(name, "id" if _counts_rows(name, found) else "number", stray=stray)
+    return Column(name, "id", stray=stray) if _counts_rows(name, found) else Column(name, "number", form, stray)
 
 
 def _unless_constant(kind: str, there: pd.Series[Any], rows: int) -> str:
     return "constant" if len(there) == rows and there.nunique() == 1 else kind
 
 
-def _numbers(there: pd.Series[Any]) -> NDArray[np.float64] | None:
-    """Return cells as numbers if that is what they mostly are; the first few decide whether to look at all."""
-    first = numbers(there[:PROBE])
-    found = numbers(there) if len(there) > PROBE and _mostly(first) else first
-    return found if _mostly(found) else None
+def _numbers(there: pd.Series[Any]) -> tuple[NDArray[np.float64], str] | None:
+    """Return cells as numbers, and their format, if that is what they mostly are; None otherwise.
+
+    The first few decide whether to look at all. Plain numbers are preferred unless another format reads more cells:
+    `1.234` is a plain number, except beside `1.234.567`.
+    """
+    first = there[:PROBE] if len(there) > PROBE else there
+    plain = numbers(first)
+    if len(there) > PROBE and _mostly(plain):
+        plain = numbers(there)
+    unread = there[: len(plain)][np.isnan(plain)] if np.isnan(plain).any() else there[:0]
+    read = {"": plain} if len(plain) == len(there) else {}
+    for form in formats_of_numbers(unread[:PROBE]) if len(unread) else ():
+        if _mostly(numbers(first, form)):
+            read[form] = numbers(there, form)
+    if not read:
+        return None
+    best = max(read, key=lambda form: int(np.isfinite(read[form]).sum()))  # of equals, the first
+    return (read[best], best) if _mostly(read[best]) else None
 
 
 def _of_text(name: str, there: pd.Series[Any], rows: int) -> Column:

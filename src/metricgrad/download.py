@@ -5,12 +5,16 @@ from __future__ import annotations
 import hashlib
 import http.client
 import os
+import socket
+import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from metricgrad._version import __version__
 from metricgrad.locking import exclusive
@@ -23,6 +27,14 @@ BLOCK = 1 << 16
 DROPPED = (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError)
 
 
+class Patience(NamedTuple):
+    """How long to wait for a server: see `fetch`."""
+
+    timeout: float
+    slowest: int
+    window: float
+
+
 def fetch(
     url: str,
     path: str | os.PathLike[str],
@@ -32,6 +44,8 @@ def fetch(
     attempts: int = 4,
     pause: float = 0.5,
     timeout: float = 30.0,
+    slowest: int = 1024,
+    window: float = 60.0,
 ) -> Path:
     """Download `url` to `path`, going on from where an earlier attempt was cut off.
 
@@ -53,6 +67,9 @@ def fetch(
         Seconds before the second attempt; doubles each time.
     timeout : float
         Seconds without a byte after which a connection counts as dropped.
+    slowest, window : int, float
+        A connection that delivers fewer than `slowest` bytes a second over `window` seconds counts as dropped too, and
+        so does a server that takes longer than `window` to answer.
 
     Returns
     -------
@@ -78,7 +95,7 @@ def fetch(
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
-    _gather(url, part, progress, attempts, pause, timeout)
+    _gather(url, part, progress, attempts, pause, Patience(timeout, slowest, window))
     try:
         check_hash(part, sha256, what=url)
     except ValueError:
@@ -113,11 +130,11 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _gather(url: str, part: Path, progress: Progress | None, attempts: int, pause: float, timeout: float) -> None:
+def _gather(url: str, part: Path, progress: Progress | None, attempts: int, pause: float, patience: Patience) -> None:
     """Fill `part` with all the bytes of `url`, asking again while the connection drops."""
     for attempt in range(attempts):
         try:
-            _continue(url, part, progress, timeout)
+            _continue(url, part, progress, patience)
             return
         except urllib.error.HTTPError as error:
             error.close()
@@ -133,7 +150,7 @@ def _gather(url: str, part: Path, progress: Progress | None, attempts: int, paus
     raise OSError(f"{url} could not be downloaded in {attempts} attempts ({kept}): {reason}") from reason
 
 
-def _continue(url: str, part: Path, progress: Progress | None, timeout: float) -> None:
+def _continue(url: str, part: Path, progress: Progress | None, patience: Patience) -> None:
     """Ask for what `part` lacks and append it; raise `ConnectionError` if the server stops short."""
     held = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(url, headers={"User-Agent": f"metricgrad/{__version__}"})
@@ -142,7 +159,8 @@ def _continue(url: str, part: Path, progress: Progress | None, timeout: float) -
         if _tag(part).exists():
             # The server then sends the rest only if the file is still the one begun, and all of it otherwise.
             request.add_header("If-Range", _tag(part).read_text())
-    with urllib.request.urlopen(request, timeout=timeout) as response:
+    opener = urllib.request.build_opener(_Http(patience.window), _Https(patience.window))
+    with opener.open(request, timeout=patience.timeout) as response:
         if not (response.status == 206 and response.headers.get("Content-Range", "").startswith(f"bytes {held}-")):
             held = 0
         if not held:
@@ -150,13 +168,85 @@ def _continue(url: str, part: Path, progress: Progress | None, timeout: float) -
         length = response.headers.get("Content-Length")
         total = held + int(length) if length else None
         with open(part, "ab" if held else "wb") as file:
-            while block := response.read(BLOCK):
+            for block in _blocks(response, patience):
                 file.write(block)
                 held += len(block)
                 if progress:
                     progress(held, total)
     if total is not None and held < total:
         raise ConnectionError(f"connection dropped after {held} of {total} bytes")
+
+
+def _blocks(response: Any, patience: Patience) -> Iterator[bytes]:
+    """Yield the bytes of an answer as they come; raise `TimeoutError` while there are too few of them."""
+    since, count = time.monotonic(), 0
+    while block := response.read1(BLOCK):  # `read` would wait for a full block, however long that takes
+        yield block
+        count += len(block)
+        passed = time.monotonic() - since
+        if passed >= patience.window:
+            if count < patience.slowest * passed:
+                raise TimeoutError(
+                    f"fewer than {patience.slowest:,} bytes a second came over {passed:.0f} seconds ({count:,} in all)"
+                )
+            since, count = time.monotonic(), 0
+
+
+class _Deadline:
+    """A connection whose answer must begin, with all its headers, within the window."""
+
+    window = 0.0
+    sock: Any
+
+    def getresponse(self) -> Any:
+        """Wait for the answer; a socket that is shut down meanwhile ends the waiting."""
+        late = threading.Event()
+        timer = threading.Timer(self.window, partial(_shut_down, self.sock, late))
+        timer.daemon = True
+        timer.start()
+        said = f"no complete answer within {self.window:g} seconds"
+        try:
+            response = super().getresponse()  # type: ignore[misc]
+        except (OSError, http.client.HTTPException) as error:
+            if late.is_set():
+                raise TimeoutError(said) from error
+            raise
+        finally:
+            timer.cancel()
+        if late.is_set():  # headers that are cut off look complete
+            response.close()
+            raise TimeoutError(said)
+        return response
+
+
+def _shut_down(connection: Any, late: threading.Event) -> None:
+    late.set()
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+class _Http(urllib.request.HTTPHandler):
+    """Opens http addresses with a deadline."""
+
+    def __init__(self, window: float) -> None:
+        super().__init__()
+        self._connection: Any = type("_", (_Deadline, http.client.HTTPConnection), {"window": window})
+
+    def http_open(self, req: urllib.request.Request) -> Any:
+        """Open an address."""
+        return self.do_open(self._connection, req)
+
+
+class _Https(urllib.request.HTTPSHandler):
+    """Opens https addresses with a deadline; certificates are checked as `urllib` does by itself."""
+
+    def __init__(self, window: float) -> None:
+        super().__init__()
+        self._connection: Any = type("_", (_Deadline, http.client.HTTPSConnection), {"window": window})
+
+    def https_open(self, req: urllib.request.Request) -> Any:
+        """Open an address."""
+        return self.do_open(self._connection, req)
 
 
 def _lacks_nothing(part: Path, error: urllib.error.HTTPError) -> bool:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import lzma
 import zipfile
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -23,14 +23,17 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from sklearn.datasets import load_svmlight_file
 
+from metricgrad.unpacking import DAMAGED, Unpacked, unpacked_limit
+
 TARGET = "target"
 ROWS = 1 << 16
 """Rows in a block: large enough to be fast, small enough that blocks in flight hardly count beside the array."""
 
 OPENERS: dict[str, Callable[..., Any]] = {".bz2": bz2.BZ2File, ".xz": lzma.LZMAFile, ".gz": gzip.GzipFile}
 
-# Everything the readers below raise at a file that is cut short, not what its name says, or has words for numbers.
-UNREADABLE = (ValueError, OSError, EOFError, lzma.LZMAError, zlib.error, zipfile.BadZipFile, pa.ArrowException)
+UNREADABLE = (*DAMAGED, pa.ArrowException)
+"""What the readers below raise at a file that is cut short, not what its name says, or has words for numbers."""
+BUFFER = 1 << 20
 
 
 class Outline(NamedTuple):
@@ -202,9 +205,13 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
             members = [name for name in archive.namelist() if not name.endswith("/")]
             if len(members) != 1:
                 raise ValueError(f"the archive must hold one file, got {members}")
-            yield stack.enter_context(archive.open(members[0]))
+            unpacked = stack.enter_context(archive.open(members[0]))
+        elif path.suffix in OPENERS:
+            unpacked = stack.enter_context(OPENERS[path.suffix](path, "rb"))
+        else:
+            yield stack.enter_context(path.open("rb"))
             return
-        yield stack.enter_context(OPENERS.get(path.suffix, open)(path, "rb"))
+        yield io.BufferedReader(Unpacked(unpacked, unpacked_limit(path.stat().st_size)), BUFFER)
 
 
 def _libsvm_blocks(file: IO[bytes], layout: Layout, rows: int) -> Iterator[Table]:

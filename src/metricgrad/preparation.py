@@ -28,6 +28,8 @@ SEEN = 5
 """Rows a level needs to get one."""
 FARTHEST = 10.0
 """Scaled numbers are cut here, so that one odd cell does not decide a score alone."""
+CHUNK = 65_536
+"""Rows that are encoded at a time."""
 DATE_PARTS = ("days", "month", "weekday", "hour")
 
 
@@ -115,19 +117,19 @@ def _of_dates(given: pd.Series[Any], form: str) -> Floats:
 
 
 PARTS: dict[str, Callable[[pd.Series[Any], str], Floats]] = {
-    "number": lambda given, form: cells.numbers(given)[:, None],
+    "number": lambda given, form: cells.numbers(given, form)[:, None],
     "boolean": lambda given, form: cells.flags(given)[:, None],
     "date": _of_dates,
 }
 
 
 def typed(frame: pd.DataFrame, schema: Schema) -> pd.DataFrame:
-    """Return the columns used, with numbers written as text read once and for all."""
-    read = {
-        column.name: cells.numbers(frame[column.name]) if column.kind == "number" else frame[column.name]
+    """Return the columns used, with numbers written as text parsed once and for all; other columns are not copied."""
+    parsed = {
+        column.name: cells.numbers(frame[column.name], column.form) if column.kind == "number" else frame[column.name]
         for column in schema.used
     }
-    found: pd.DataFrame = pd.DataFrame(read, index=frame.index)
+    found: pd.DataFrame = pd.DataFrame(parsed, index=frame.index, copy=False)
     return found
 
 
@@ -182,7 +184,14 @@ class Preparation(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         absent = [encoder.name for encoder in self.encoders_ if encoder.name not in X.columns]
         if absent:
             raise TableError(f"expected the columns of the table fitted on, got none named {', '.join(absent)}")
-        return np.concatenate([e.encode(X[e.name]).astype(np.float32) for e in self.encoders_], axis=1)
+        widths = [len(encoder.features) for encoder in self.encoders_]
+        stops = np.cumsum(widths)
+        encoded = np.empty((len(X), stops[-1]), dtype=np.float32)
+        for start in range(0, len(X), CHUNK):  # an encoder works in double: not on all rows at a time
+            rows = slice(start, start + CHUNK)
+            for encoder, width, stop in zip(self.encoders_, widths, stops, strict=True):
+                encoded[rows, stop - width : stop] = encoder.encode(X[encoder.name].iloc[rows])
+        return encoded
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Return the names of the features."""

@@ -26,7 +26,10 @@ class PaperRow:
 
 @dataclass(frozen=True)
 class File:
-    """A published file: its name, its address (None if only a person can download it), its SHA-256 where known."""
+    """A published file: its name, its address (None if only a person can download it), its SHA-256 where published.
+
+    A hash that is not published is not invented: the one of the first download is recorded and checked from then on.
+    """
 
     name: str
     url: str | None = None
@@ -61,6 +64,8 @@ class Source:
         SHA-256 of known Parquet copies, each with what is missing from it, or None if nothing is.
     remark : str
         Why the numbers differ from the paper's, if they do.
+    positives : int, optional
+        How many rows are positive, where that was counted on a complete copy.
     """
 
     name: str
@@ -75,6 +80,7 @@ class Source:
     paper: PaperRow | None = None
     copies: Mapping[str, str | None] = field(default_factory=dict)
     remark: str = ""
+    positives: int | None = None
 
 
 LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary"
@@ -117,6 +123,7 @@ _TABLE = (
         rows=48842,
         features=123,
         positive="earns over 50,000 dollars",
+        positives=11687,
         files=_libsvm("a9a", "a9a.t"),
         layout=Layout("libsvm", positive=1, columns=_numbered(123)),
         paper=PaperRow(39073, 9769, 123, 0.2379),
@@ -130,6 +137,7 @@ _TABLE = (
         rows=284807,
         features=29,
         positive="fraudulent payment",
+        positives=492,
         files=(File("creditcard.arff", "https://api.openml.org/data/v1/download/1673544/creditcard.arff"),),
         layout=Layout("arff", positive=1, target="Class", drop=("Time",)),
         paper=PaperRow(227845, 56962, 29, 0.0015),
@@ -156,6 +164,7 @@ _TABLE = (
         rows=581012,
         features=54,
         positive="cover type 2, lodgepole pine",
+        positives=283301,
         files=(
             File(
                 "covtype.data.gz",
@@ -175,6 +184,7 @@ _TABLE = (
         rows=141691,
         features=22,
         positive="label 1 of the challenge",
+        positives=13565,
         # ijcnn1.bz2 is training and validation rows together: adding ijcnn1.val.bz2 would repeat 14,990 rows.
         files=_libsvm("ijcnn1.bz2", "ijcnn1.t.bz2"),
         layout=Layout("libsvm", positive=1, columns=_numbered(22)),
@@ -215,6 +225,7 @@ _TABLE = (
         rows=245057,
         features=3,
         positive="not skin (the larger class, as in the paper)",
+        positives=194198,
         files=(File("Skin_NonSkin.txt", f"{UCI}/ml/machine-learning-databases/00229/Skin_NonSkin.txt"),),
         layout=Layout("csv", positive=2, columns=("B", "G", "R", "target"), separator="\t"),
         paper=PaperRow(196045, 49012, 3, 0.7919),

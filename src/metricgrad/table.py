@@ -121,7 +121,9 @@ def centre_and_scale(X: Any, weights: Array | None, part: Array | None = None) -
     for rows in chunks(len(part)):
         mean += share[rows] @ _dense(X[part[rows]], largest)
     for rows in chunks(len(part)):
-        square += share[rows] @ np.square(_dense(X[part[rows]], largest) - mean)
+        away = _dense(X[part[rows]], largest)
+        away -= mean
+        square += share[rows] @ np.square(away, out=away)
     spread, blur = np.sqrt(square), 1e-7 if X.dtype == np.float32 else 1e-12
     scale = np.where(spread > blur * np.abs(mean), spread * largest, 1.0)
     return (np.zeros_like(mean) if scipy.sparse.issparse(X) else mean * largest), scale
@@ -131,7 +133,10 @@ def scaled(X: Any, centre: Array, scale: Array, part: Array | None = None) -> Ar
     """Return dense features of all rows or some, centred and scaled in double, then rounded to single."""
     whole = np.empty((X.shape[0] if part is None else len(part), X.shape[1]), np.float32)
     for rows in chunks(len(whole)):
-        whole[rows] = (_dense(X[rows if part is None else part[rows]]) - centre) / scale
+        values = _dense(X[rows if part is None else part[rows]])
+        values -= centre
+        values /= scale
+        whole[rows] = values
     return whole
 
 
@@ -141,7 +146,10 @@ def chunks(rows: int) -> Iterator[slice]:
 
 
 def _dense(X: Any, unit: Array | float = 1.0) -> Array:
-    return np.asarray(X.toarray() if scipy.sparse.issparse(X) else X, np.float64) / unit
+    """Return a dense copy in double, in units of something; in place, since copies of a chunk add up."""
+    dense = np.array(X.toarray() if scipy.sparse.issparse(X) else X, np.float64)
+    dense /= unit
+    return dense
 
 
 def _largest(X: Any, part: Array) -> Array:

@@ -147,7 +147,8 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
         self.target_, said = infer_target(cells["target"], name, self.positive, features)
         targets = self.target_.classes(cells["target"])
         there = np.flatnonzero(np.isfinite(targets))
-        features, targets = features.iloc[there], targets[there]
+        if len(there) < len(frame):  # a copy of all rows only where some are left out
+            features, targets = features.iloc[there], targets[there]
         self.notes_: list[str] = []
         self._note(said, *_left_out(len(frame) - len(there)), *_few(targets))
         self.data_ = {"rows": len(targets), "positives": int(targets.sum())}

@@ -68,8 +68,9 @@ def fit(
         random_state=seed,
         verbose=True,
     )
+    labels = [name for name in (target, weights, group, time) if name is not None]
     with _told():
-        classifier.fit(read_table(data), target, sample_weight=weights, groups=group, times=time)
+        classifier.fit(read_table(data, text_columns=labels), target, sample_weight=weights, groups=group, times=time)
     save_or_rescue(classifier, out)
     inner = classifier.model_
     if inner.interrupted_:

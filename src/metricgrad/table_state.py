@@ -9,6 +9,7 @@ from typing import Any
 from metricgrad.cells import FORMATS
 from metricgrad.columns import DROPPED, USED, Column, Schema
 from metricgrad.manifest import FILE, ITEMS, SHORT, Field
+from metricgrad.number_formats import NumberFormat
 from metricgrad.preparation import Preparation, prepared
 from metricgrad.reading import check_names
 from metricgrad.target import Target, alike
@@ -52,12 +53,23 @@ def read_table_state(state: Field) -> tuple[str, Target, Preparation]:
 
 
 def _column(entry: Field) -> Column:
-    return Column(
-        entry["name"].text(),
-        entry["kind"].one_of({**USED, **DROPPED}),
-        entry["form"].one_of(("", *FORMATS)),
-        entry["stray"].count(),
-    )
+    kind = entry["kind"].one_of({**USED, **DROPPED})
+    return Column(entry["name"].text(), kind, _form(entry["form"], kind), entry["stray"].count())
+
+
+def _form(entry: Field, kind: str) -> str:
+    """Return how the cells of a column are written, if those of its kind can be."""
+    form = entry.text(SHORT)
+    if kind == "date":
+        return entry.one_of(("", *FORMATS))
+    if form:
+        try:
+            NumberFormat.from_text(form)
+        except ValueError:
+            entry.refuse("a number format such as 'decimal comma, €'")
+        if kind != "number":
+            entry.refuse("no format for a column that is neither a date nor a number")
+    return form
 
 
 def _target(entry: Field) -> Target:
