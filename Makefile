@@ -5,8 +5,11 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 BENCHMARKS := overhead rounds grids growth metrics threads peers complexity
+FLOOR := .venv-floor
+FLOOR_TESTS := metrics metrics_oracles loss trainer estimator folder reading cli trees
 
-.PHONY: help demo test browser docs tour lint format fuzz bench clean
+
+.PHONY: help demo test browser docs tour lint format fuzz floor bench clean
 
 help:  ## show what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1	/' | expand -t 16
@@ -47,13 +50,17 @@ format: $(VENV)/.dev  ## let ruff rewrite what it can
 fuzz: $(VENV)/.dev  ## 100,000 random examples against the oracles
 	METRICGRAD_FUZZ=100000 $(BIN)/python -m pytest tests/test_metrics_oracles.py
 
+# What old packages say of newer ones they meet there is no error.
+floor: $(FLOOR)/.floor  ## run the main tests against the lowest versions that pyproject.toml allows
+	$(FLOOR)/bin/python -m pytest -W ignore::DeprecationWarning $(FLOOR_TESTS:%=tests/test_%.py)
+
 bench: $(VENV)/.bench  ## measure speed, as ratios within one run, and write docs/performance.md; half an hour
 	@for name in $(BENCHMARKS); do echo "benchmarks/$$name.py"; \
 	  $(BIN)/python benchmarks/$$name.py || echo "benchmarks/$$name.py: a claim is not met, or it failed"; done
 	$(BIN)/python benchmarks/performance.py
 
 clean:  ## remove what make made
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis metricgrad-demo build docs/gallery
+	rm -rf $(VENV) $(FLOOR) .mypy_cache .pytest_cache .ruff_cache .hypothesis metricgrad-demo build docs/gallery
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -72,6 +79,13 @@ $(VENV)/.docs: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "Installing metricgrad and what its pages are built with into $(VENV) (once) ..."
 	$(INSTALL) -e '.[docs]'
 	@touch $@ $(VENV)/.core
+
+$(FLOOR)/.floor: pyproject.toml constraints-floor.txt
+	@echo "Installing the lowest versions into $(FLOOR) (once, several GB) ..."
+	$(PYTHON) -m venv --clear $(FLOOR)
+	$(FLOOR)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-floor.txt \
+	  -e '.[trees]' hypothesis playwright pytest pytest-xdist skops torchmetrics
+	@touch $@
 
 # The peers of the benchmark without what they ask for and do not need here; one that is missing is only named.
 $(VENV)/.bench: $(VENV)/.dev

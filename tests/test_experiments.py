@@ -246,6 +246,39 @@ def test_a_limit_of_rows_keeps_the_classes_in_proportion_and_says_so() -> None:
     assert "rows" not in short("auc", "sl-r").as_dict()
 
 
+def test_which_rows_are_drawn_depends_on_the_seed_and_on_nothing_else() -> None:
+    whole = load_breast_cancer().data.astype(np.float32)
+    number = {row.tobytes(): place for place, row in enumerate(whole)}
+    drawn = []
+    for seed in (0, 1, 0):
+        rows = prepared("breast_cancer", seed, standardise=False, rows=200).data.X
+        drawn.append([number[row.tobytes()] for row in np.asarray(rows, dtype=np.float32)])
+        assert len(set(drawn[-1])) == len(drawn[-1]) == 200
+    assert drawn[0] == drawn[2]
+    # Of 200 rows out of 569, about 200 * 200 / 569 = 70 are in both of two independent draws.
+    assert 40 < len(set(drawn[0]) & set(drawn[1])) < 100
+
+
+def test_trees_stop_on_validation_rows_even_if_test_rows_say_the_opposite(monkeypatch: pytest.MonkeyPatch) -> None:
+    lightgbm = pytest.importorskip("lightgbm")
+    parts = prepared("breast_cancer", 0, standardise=True)
+    parts = parts._replace(test=parts.test._replace(y=1 - parts.test.y))
+    auc, count = {}, {}
+    for name, judge in (("validation", parts.validation), ("test", parts.test)):
+        train = lightgbm.Dataset(parts.train.x.numpy(), parts.train.y.numpy())
+        kept = lightgbm.Dataset(judge.x.numpy(), judge.y.numpy())
+        how = {"objective": "binary", "learning_rate": 0.05, "num_threads": 1, "seed": 0, "verbosity": -1}
+        stop = lightgbm.early_stopping(100, verbose=False)
+        trees = lightgbm.train(how, train, 2_000, valid_sets=[kept], callbacks=[stop])
+        count[name] = trees.best_iteration
+        auc[name] = roc_auc_score(parts.test.y, trees.predict(parts.test.x.numpy()))
+    assert count["test"] < count["validation"]
+    assert auc["test"] != auc["validation"]
+    monkeypatch.setattr("metricgrad.experiments.prepared", lambda *_: parts)
+    (outcome,) = outcomes(short("auc", "lightgbm"))
+    assert 1 - outcome["test"]["honest"]["auc"] == pytest.approx(auc["validation"], abs=1e-9)
+
+
 def test_trees_are_grown_once_for_all_metrics_and_rank_as_lightgbm_does() -> None:
     lightgbm = pytest.importorskip("lightgbm")
     runs = [short(metric, "lightgbm") for metric in ("auc", "f1")]

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from packaging.version import Version
 from sklearn.metrics import average_precision_score, f1_score
 from typer.testing import CliRunner
 
@@ -72,6 +73,14 @@ def test_a_public_name_is_not_covered_by_the_module_of_that_name(first: str) -> 
 def test_submodules_are_there_without_importing_them() -> None:
     assert run("import metricgrad; print(len(metricgrad.datasets.names()))") == "11"
     assert isinstance(metricgrad.datasets, ModuleType)
+
+
+def test_the_lowest_versions_that_are_allowed_are_those_that_are_tested() -> None:
+    project, floor = ((ROOT / name).read_text() for name in ("pyproject.toml", "constraints-floor.txt"))
+    needed = project.split("\ndependencies = [")[1].split("]")[0] + project.split("\ntrees = [")[1].split("]")[0]
+    allowed = {name: Version(lowest) for name, lowest in re.findall(r'"([a-z-]+)>=([0-9.]+)', needed)}
+    assert len(allowed) == needed.count('"') // 2
+    assert {name: Version(lowest) for name, lowest in re.findall(r"(?m)^([a-z-]+)==(.+)$", floor)} == allowed
 
 
 # ---- README --------------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@ import hashlib
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from metricgrad.splits import Split, folds, group_part, latest_part, split, split_at
@@ -128,6 +128,10 @@ def test_bad_input_to_split_is_named(arguments: dict, error: type[Exception], me
         split(**{"y": np.arange(20) % 2, "seed": 0, **arguments})
 
 
+def test_there_may_be_as_many_folds_as_rows() -> None:
+    assert sorted(held_out.tolist() for _, held_out in folds([0, 1, 0, 1], 4, seed=0)) == [[0], [1], [2], [3]]
+
+
 @pytest.mark.parametrize(
     ("k", "error", "message"),
     [
@@ -154,6 +158,13 @@ def test_rows_named_by_number_or_by_truth_are_the_validation_rows(data: st.DataO
         assert found.validation.tolist() == sorted(chosen)
         assert sorted([*found.train, *found.validation]) == list(range(n))
         assert not len(found.test)
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int32, np.int64])
+def test_parts_named_by_numbers_of_any_kind_are_numbers_of_rows(kind: type) -> None:
+    found = split_at(np.array([3, 1], kind), 5)
+    assert {part.dtype for part in parts_of(found)} == {np.dtype(np.int64)}
+    assert [np.arange(5)[part].tolist() for part in parts_of(found)] == [[0, 2, 4], [1, 3], []]
 
 
 @pytest.mark.parametrize(
@@ -192,6 +203,53 @@ def test_groups_of_one_row_give_the_share_asked_for_and_every_class_on_both_side
     assert len(chosen) == 50
     assert 0 < y[chosen].sum() < 4
     assert chosen.tolist() != group_part(np.arange(200), y, seed=1, share=0.25).tolist()
+
+
+def chosen_by_hand(groups: list[int], y: list[int], seed: int, share: float, attempts: int = 100) -> list[int]:
+    """Choose groups in an order of random keys until every class is on both sides, or for the last time."""
+    names = sorted(set(groups))
+    for attempt in range(attempts):
+        keys = np.random.PCG64([seed, attempt]).random_raw(len(names)).tolist()
+        order = [name for _, name in sorted(zip(keys, names, strict=True))]
+        sizes = np.cumsum([groups.count(name) for name in order])[:-1].tolist()
+        nearest = min(range(len(sizes)), key=lambda i: abs(sizes[i] - share * len(groups)))
+        chosen = [row for row, name in enumerate(groups) if name in order[: nearest + 1]]
+        left = set(range(len(groups))) - set(chosen)
+        if {y[row] for row in chosen} == {y[row] for row in left} == set(y):
+            break
+    return chosen
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 2)), min_size=2, max_size=12),
+    st.integers(0, 99),
+    st.sampled_from([0.1, 0.25, 0.5, 0.8]),
+)
+def test_groups_are_chosen_until_every_class_is_on_both_sides(rows: list, seed: int, share: float) -> None:
+    groups, y = (list(column) for column in zip(*rows, strict=True))
+    assume(len(set(groups)) > 1)
+    assert group_part(groups, y, seed, share).tolist() == chosen_by_hand(groups, y, seed, share)
+
+
+def test_a_class_of_two_groups_is_on_both_sides_whatever_the_seed() -> None:
+    groups, y = np.repeat(np.arange(6), 3), np.repeat([1, 1, 0, 0, 0, 0], 3)
+    for seed in range(40):
+        chosen = np.isin(np.arange(18), group_part(groups, y, seed, 0.3))
+        assert set(y[chosen]) == set(y[~chosen]) == {0, 1}
+
+
+def test_where_no_choice_of_groups_has_every_class_on_both_sides_the_hundredth_is_taken() -> None:
+    groups, y = [number // 2 for number in range(40)], [int(number == 0) for number in range(40)]
+    hundredth = chosen_by_hand(groups, y, 0, 0.3, attempts=100)
+    assert hundredth not in (chosen_by_hand(groups, y, 0, 0.3, attempts=n) for n in (99, 101))
+    assert group_part(groups, y, 0, 0.3).tolist() == hundredth
+
+
+def test_times_may_be_numbers_or_dates() -> None:
+    assert latest_part([0.5, 3.5, 2.5, 1.5], 0.25).tolist() == [1]
+    assert latest_part(np.array(["2024-01-01", "2024-03-01", "2024-02-01"], "M8[D]"), 0.3).tolist() == [1]
+    with pytest.raises(ValueError, match=r"share must be at least 0 and less than 1, got 1\.0"):
+        latest_part([1, 2, 3], 1.0)
 
 
 @given(st.lists(st.integers(0, 30), min_size=2, max_size=200), shares)

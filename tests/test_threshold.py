@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from metricgrad.black_box import black_box
 from metricgrad.metrics import Metric, builtin_metrics
-from metricgrad.threshold import FEW, best_threshold
+from metricgrad.threshold import best_threshold
 
 CUT = [metric for metric in builtin_metrics() if metric.thresholded]
 WHOLE = [metric for metric in builtin_metrics() if not metric.thresholded]
@@ -60,6 +60,65 @@ def test_between_neighbouring_floats_the_upper_one_parts_them(scores: list[float
     f1 = CUT[1]
     targets = (np.array(scores) == max(scores)).astype(int)
     assert best_threshold(f1, scores, targets) == max(scores)
+
+
+@pytest.mark.parametrize(
+    ("scores", "middle"),
+    [
+        ([1.0, 2.0], 1.5),
+        ([-HUGE, HUGE], 0.0),
+        ([-HUGE, HUGE / 2], -HUGE / 4),
+        ([-HUGE / 2, HUGE], HUGE / 4),
+        ([TINY, 5 * TINY], 3 * TINY),
+    ],
+)
+def test_a_threshold_is_the_middle_of_two_scores(scores: list[float], middle: float) -> None:
+    assert best_threshold(CUT[1], scores, [0, 1]) == middle
+
+
+@pytest.mark.parametrize(
+    ("scores", "margin"),
+    [
+        ([1.0, 2.0], 0.5),
+        ([-4.0, -1.0, 2.0], 2.0),
+        ([0.0, 0.0], 1e-6),
+        ([0.25, 0.25], 1e-6),
+        ([1.5, 1.5], 1.5e-6),
+        ([-7.0], 7e-6),
+        ([-100.0, -100.0 + 1e-5], 1e-4),
+        ([100.0 - 1e-5, 100.0], 1e-4),
+    ],
+)
+def test_beyond_the_extremes_there_is_room_for_the_mean_gap_or_for_a_millionth(
+    scores: list[float], margin: float
+) -> None:
+    error_rate = CUT[0]
+    above = best_threshold(error_rate, scores, [0] * len(scores))
+    below = best_threshold(error_rate, scores, [1] * len(scores))
+    assert above - max(scores) == pytest.approx(margin, abs=1e-12)
+    assert min(scores) - below == pytest.approx(margin, abs=1e-12)
+
+
+@given(
+    st.lists(st.tuples(st.integers(-6, 6), st.booleans()), min_size=1, max_size=30),
+    st.integers(1, 9),
+    st.sampled_from(CUT[:3]),
+)
+@example([(3, True), (3, False), (2, True), (1, False), (0, True)], 2, CUT[0])
+@example([(0, False), (1, False), (2, False), (3, False), (4, True)], 1, CUT[0])
+@example([(0, False), (1, True), (2, False), (3, True)], 2, CUT[0])
+@example([(number, number < 5) for number in range(9)], 2, CUT[1])
+def test_a_curve_in_parts_is_cut_where_the_highest_of_the_best_thresholds_cuts_it(
+    data: list[tuple[int, bool]], part: int, metric: Metric
+) -> None:
+    scores, targets = (np.array(column, float) for column in zip(*data, strict=True))
+    cuts = [math.inf, *np.unique(scores)[::-1]]
+    lost = [float(metric(np.where(scores >= cut, 1.0, -1.0), targets)) for cut in cuts]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("metricgrad.curves.PART", part)
+        threshold = best_threshold(metric, scores, targets)
+    expected = cuts[int(np.argmin(lost))]
+    np.testing.assert_array_equal(scores >= threshold, scores >= expected)
 
 
 @pytest.mark.parametrize("target", [0, 1])
@@ -115,12 +174,51 @@ def test_a_black_box_is_called_a_hundred_times_at_most() -> None:
     scores = targets + generator.normal(size=5_000)
     metric = black_box(counted, higher_is_better=True, labels=True)
     threshold = best_threshold(metric, scores, targets)
-    assert len(calls) == FEW
+    assert len(calls) == 100
     found, best = (
         metric(scores - threshold, targets),
         min(float(metric(scores - cut, targets)) for cut in np.quantile(scores, np.linspace(0, 1, 1_000))),
     )
     assert float(found) < 0.995 * best  # losses are negative: nearly all of the profit there is
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 98, 99, 150])
+def test_a_black_box_is_asked_at_a_hundred_quantiles_or_at_every_cut(count: int) -> None:
+    called = []
+
+    def counted(y_true: Any, y_pred: Any) -> float:
+        called.append(int(y_pred.sum()))
+        return 0.0
+
+    best_threshold(black_box(counted, labels=True), np.arange(count), np.arange(count) % 2)
+    quantiles = np.linspace(0, count, 100) if count > 98 else np.arange(count + 1)
+    assert called == np.round(quantiles).astype(int).tolist()
+
+
+def test_a_black_box_sees_single_scores_cut_between_neighbours() -> None:
+    scores = np.array([1.0, np.nextafter(np.float32(1), np.float32(2))], np.float32)
+    threshold = best_threshold(black_box(profit, higher_is_better=True, labels=True), scores, [0, 1])
+    assert float(scores[0]) < threshold < float(scores[1])
+
+
+def test_a_black_box_that_takes_weights_is_given_them() -> None:
+    def weighted_error(y_true: Any, y_pred: Any, sample_weight: Any = None) -> float:
+        return float(np.average(y_true != y_pred, weights=sample_weight))
+
+    metric = black_box(weighted_error, labels=True)
+    scores, targets = [0.0, 1.0, 2.0, 3.0], [0, 1, 0, 1]
+    assert best_threshold(metric, scores, targets, [1, 3, 1, 1]) == 0.5
+    assert best_threshold(metric, scores, targets, [1, 1, 3, 1]) == 2.5
+
+
+def test_a_black_box_that_takes_columns_is_given_them() -> None:
+    def missed(y_true: Any, y_pred: Any, amount: Any) -> float:
+        return float((amount * (y_true != y_pred)).sum())
+
+    metric = black_box(missed, labels=True, columns=["amount"])
+    scores = [0.0, 1.0, 2.0, 3.0]
+    assert best_threshold(metric, scores, [[0, 1.0], [1, 3.0], [0, 1.0], [1, 1.0]]) == 0.5
+    assert best_threshold(metric, scores, [[0, 1.0], [1, 1.0], [0, 3.0], [1, 1.0]]) == 2.5
 
 
 # ---- errors --------------------------------------------------------------------------------------------------------

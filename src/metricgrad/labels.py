@@ -68,7 +68,7 @@ def learn_labels(y: Array, task: Task) -> tuple[Array, Array]:
             "is; there are others for several classes or labels, such as macro_f1.)"
         )
     if len(classes) < 2:
-        raise ValueError(f"y: expected two classes, got one class only: {classes[0]!r}")
+        raise ValueError(f"y: expected two classes, got one class only: {classes.tolist()[0]!r}")
     return classes, numbers.astype(np.int8)
 
 
