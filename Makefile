@@ -6,7 +6,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c c
 
 BENCHMARKS := overhead rounds grids growth metrics threads peers
 
-.PHONY: help demo test browser docs tour lint format fuzz bench clean
+.PHONY: help demo test browser docs tour lint format fuzz attack bench clean
 
 help:  ## show what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1	/' | expand -t 16
@@ -44,8 +44,13 @@ format: $(VENV)/.dev  ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-fuzz: $(VENV)/.dev  ## 100,000 random examples against the oracles
-	METRICGRAD_FUZZ=100000 $(BIN)/python -m pytest tests/test_metrics_oracles.py
+fuzz: $(VENV)/.dev  ## 100,000 random examples against the oracles; half an hour, and after a stop it goes on
+	PYTHONPATH=studies $(BIN)/python -m reliability.fuzz
+	PYTHONPATH=studies $(BIN)/python -m reliability.page
+
+attack: $(VENV)/.dev  ## damaged and hostile files, texts and servers, kills, many fits; ten minutes; or PARTS="kills specs"
+	@PYTHONPATH=studies $(BIN)/python -m reliability.run $(PARTS); code=$$?; \
+	  PYTHONPATH=studies $(BIN)/python -m reliability.page && exit $$code
 
 bench: $(VENV)/.bench  ## measure speed, as ratios within one run, and write docs/performance.md; half an hour
 	@for name in $(BENCHMARKS); do echo "benchmarks/$$name.py"; \

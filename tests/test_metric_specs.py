@@ -152,3 +152,11 @@ def test_a_file_that_is_no_metric_is_named(file: Path, name: str, message: str) 
     (file.parent / "syntax.py").write_text("def f(:")
     with pytest.raises(ValueError, match=message):
         read_metric(str(file.parent / name), run_code=True)
+
+
+@pytest.mark.parametrize(
+    "text", ["x" * 1_001, "tp+" * 1_000 + "tp", "sklearn.metrics." + "x" * 10_000, "x" * 5_000 + ".py:f"]
+)
+def test_a_text_that_is_too_long_is_refused_without_repeating_it(text: str) -> None:
+    with pytest.raises(ValueError, match=rf"^metric: expected a text of at most 1,000 characters, got {len(text):,}$"):
+        read_metric(text, run_code=True)

@@ -17,6 +17,8 @@ from metricgrad.expressions import expression_metric, is_expression
 from metricgrad.metrics import Metric, get_metric
 
 SKLEARN = "sklearn.metrics."
+LONGEST = 1_000
+"""Characters of a metric written as text; the message about a longer one would be as long."""
 TWINS = {
     "accuracy_score": "accuracy",
     "average_precision_score": "average_precision",
@@ -57,6 +59,8 @@ def read_metric(spec: Any, run_code: bool = False) -> Metric:
     """
     if not isinstance(spec, str):
         return as_metric(spec)
+    if len(spec) > LONGEST:
+        raise ValueError(f"metric: expected a text of at most {LONGEST:,} characters, got {len(spec):,}")
     if ".py:" in spec:
         if not run_code:
             raise ValueError(f"metric: expected one that needs no code run, got {spec!r}; give the metric itself")

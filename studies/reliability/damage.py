@@ -7,7 +7,18 @@ from collections.abc import Callable
 from numpy.random import Generator
 
 Damage = Callable[[bytes, Generator], bytes]
-TEXTS = (b"\x00", b"\xff\xfe", b"\xef\xbb\xbf", b"\r", b"\n\n\n", b'"', b'""""', b",,,,", b"\x1b[2J", b"=cmd|' /C calc'!A0")
+TEXTS = (
+    b"\x00",
+    b"\xff\xfe",
+    b"\xef\xbb\xbf",
+    b"\r",
+    b"\n\n\n",
+    b'"',
+    b'""""',
+    b",,,,",
+    b"\x1b[2J",
+    b"=cmd|' /C calc'!A0",
+)
 """What a parser of text may trip over."""
 
 

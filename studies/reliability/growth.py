@@ -25,7 +25,7 @@ FITS, WARM = 300, 60
 """How many fits there are, and how many of them come before the first that counts."""
 SLOPE_KB = 20.0
 """The most memory a fit may leave behind, in KB, on average."""
-METRICS = ("f1", "average_precision", "5*tp - fp")
+METRICS = ("f1", "average_precision", "mcc")
 METHODS = ("sl-r", "cross-entropy", "sl-s")
 QUICK = Recipe(warmup=5, rounds=2)
 
@@ -77,6 +77,6 @@ def fit_once(number: int, folder: Path) -> None:
 def held() -> dict[str, int]:
     """Count what the process holds: KB of memory, tensors, threads and open files."""
     gc.collect()
-    tensors = sum(isinstance(one, torch.Tensor) for one in gc.get_objects())
+    tensors = sum(issubclass(type(one), torch.Tensor) for one in gc.get_objects())
     files = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
     return {"kb": memory(), "tensors": tensors, "threads": threading.active_count(), "files": files}

@@ -22,7 +22,8 @@ import numpy as np
 from numpy.random import default_rng
 
 from metricgrad import load, save
-from metricgrad.cache import checked_digest, prepare as prepare_cache
+from metricgrad.cache import checked_digest
+from metricgrad.cache import prepare as prepare_cache
 from metricgrad.formats import Layout, read_parquet
 from metricgrad.prediction import write_predictions
 from metricgrad.report import write_report

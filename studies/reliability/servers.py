@@ -93,7 +93,9 @@ SERVERS: Mapping[str, Serve] = {
     "drips without a length": dripped(OK + END, b"x"),
     "drips chunks": dripped(OK + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n"),
     "a body without end": dripped(OK + END, b"x" * 65_536, 0.0),
-    "a body without end, in chunks": dripped(OK + b"Transfer-Encoding: chunked\r\n\r\n", b"1000\r\n" + b"x" * 4_096 + END, 0.0),
+    "a body without end, in chunks": dripped(
+        OK + b"Transfer-Encoding: chunked\r\n\r\n", b"1000\r\n" + b"x" * 4_096 + END, 0.0
+    ),
     "a terabyte": dripped(OK + b"Content-Length: 1099511627776\r\n\r\n", b"x" * 65_536, 0.0),
     "longer than it says": headed("Content-Length: 5"),
     "shorter than it says": headed(f"Content-Length: {2 * len(CONTENT)}"),
@@ -120,7 +122,9 @@ SERVERS: Mapping[str, Serve] = {
     "HTML instead of data": headed(f"Content-Length: {len(HTML)}", "Content-Type: text/html", body=HTML),
     "another file": headed(LENGTH, body=CONTENT[::-1]),
     "gzip that was not asked for": headed("Content-Encoding: gzip", "Content-Length: 20", body=b"\x1f\x8b" + bytes(18)),
-    "part that was not asked for": headed("Content-Range: bytes 5-9/10", "Content-Length: 5", status="206 Partial", body=b"x" * 5),
+    "part that was not asked for": headed(
+        "Content-Range: bytes 5-9/10", "Content-Length: 5", status="206 Partial", body=b"x" * 5
+    ),
     "range that lies": headed("Content-Range: bytes 0-x/y", LENGTH, status="206 Partial", body=CONTENT[::-1]),
     "no such range, always": headed("Content-Range: bytes */0", "Content-Length: 0", status="416 Range", body=b""),
     "a tag with a line break": headed('ETag: "a\x0b\x1b[31m"', "Content-Length: 3", body=b"abc"),
