@@ -21,11 +21,11 @@ FEW = 10
 """Cases of each attack that are tried here; `make attack` tries all."""
 
 
-def run(*words: Any, code: int | None = 0) -> subprocess.CompletedProcess[str]:
+def run(*words: Any, code: int | None = 0, module: str = "run") -> subprocess.CompletedProcess[str]:
     """Run attacks in a process of their own, which forks."""
     paths = os.pathsep.join([str(ROOT / "studies"), str(ROOT / "src")])
     done = subprocess.run(
-        [sys.executable, "-m", "reliability.run", *map(str, words)],
+        [sys.executable, "-m", f"reliability.{module}", *map(str, words)],
         env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
@@ -185,6 +185,17 @@ def test_a_run_that_is_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
     assert figures.stored(tmp_path / "figures.json")["specs"]["used"] == 0  # all were done, so all are tried again
 
 
+@pytest.mark.slow
+def test_fuzzing_counts_the_examples_that_held_and_goes_on_with_the_other_properties(tmp_path: Path) -> None:
+    words = ("--examples", 66, "--work", tmp_path, "--out", tmp_path / "figures.json", "--pytest", "-n0", "-k")
+    run(*words, "exact_fractions", module="fuzz")
+    stored = figures.stored(tmp_path / "figures.json")["fuzz"]
+    assert (stored["wanted"], stored["properties"], stored["examples"], stored["failures"]) == (66, 1, 2, 0)
+    again = run(*words, "exact_fractions or brute_force", module="fuzz")
+    assert "1 passed" in again.stdout
+    assert figures.stored(tmp_path / "figures.json")["fuzz"]["examples"] == 4
+
+
 # ---- the page ------------------------------------------------------------------------------------------------------
 
 
@@ -207,6 +218,7 @@ def test_the_page_shows_what_is_not_clean() -> None:
         "slowest_seconds": 1.25,
         "peak_mb": 20.0,
         "limits": {"seconds": 10.0, "mb": 512},
+        "killed": 0,
         "examples": [{"case": 2, "kind": "flip", "detail": "KeyError: `\x1b[31m`"}],
     }
     text = page.page({"folders": record})

@@ -26,7 +26,7 @@ from reliability.tables import MODELS, save_models, small_table
 from reliability.verdicts import of_call, of_command, worse
 from reliability.workers import as_record
 
-CASES, SECONDS, PEAK_MB = 6_000, 10.0, 512
+CASES, SECONDS, PEAK_MB = 6_000, 30.0, 512
 """How many cases, and the most seconds and memory one may take."""
 EVERY = 3
 """Of so many cases one is also given to the command, which takes longer."""

@@ -25,7 +25,7 @@ from reliability.tables import save_models, small_table
 from reliability.verdicts import REFUSED, of_call, of_command, worse
 from reliability.workers import as_record
 
-CASES, SECONDS, PEAK_MB = 2_000, 20.0, 1_024
+CASES, SECONDS, PEAK_MB = 2_000, 60.0, 1_024
 """How many cases, and the most seconds and memory one may take."""
 EVERY = 4
 """Of so many cases of a user's table one is also given to the command, which takes longer."""
@@ -172,9 +172,9 @@ def _bomb(pack: Pack, unpacked: int) -> bytes:
     return pack(b"a,b\n" + bytes(unpacked << 20))
 
 
-def _chain(member: bytes, times: int) -> bytes:
-    """Pack the same MB over and over: a gzip file may be many, one after the other."""
-    return gzip.compress(b"a,b\n") + gzip.compress(member) * times
+def _chain(pack: Pack) -> bytes:
+    """Pack a GB of zeros, 16 MB at a time: a packed file may be many, one after the other."""
+    return pack(b"a,b\n") + pack(bytes(1 << 24)) * 64
 
 
 def _lying_zip(size: int) -> bytes:
@@ -209,9 +209,6 @@ def _claims_rows() -> bytes:
 
 
 HARMFUL: tuple[tuple[str, str, Callable[[], bytes]], ...] = (
-    ("gzip of 200 MB without a break", "table", lambda: _bomb(PACKS[".gz"], 200)),
-    ("zip of 200 MB without a break", "table", lambda: _bomb(zipped, 200)),
-    ("gzip of 100 GB", "table", lambda: _chain(bytes(1 << 20), 100_000)),
     ("gzip of gzip", "table", lambda: gzip.compress(gzip.compress(b"a,b\n1,2\n"))),
     ("zip that says 4 GB", "table", lambda: _lying_zip(2**32 - 1)),
     ("zip that says 0 bytes", "table", lambda: _lying_zip(0)),
@@ -241,7 +238,12 @@ HARMFUL: tuple[tuple[str, str, Callable[[], bytes]], ...] = (
     ),
     ("LIBSVM with an index of 2^60", "set.libsvm", lambda: b"1 1152921504606846976:1\n"),
     ("LIBSVM with an index of 0", "set.libsvm", lambda: b"1 0:1\n"),
-    ("published gzip of 100 GB", "set.csv.gz", lambda: _chain(bytes(1 << 20), 100_000)),
+    ("gzip of 200 MB without a break", "table", lambda: _bomb(PACKS[".gz"], 200)),
+    ("zip of 200 MB without a break", "table", lambda: _bomb(zipped, 200)),
+    ("gzip of a GB", "table", lambda: _chain(PACKS[".gz"])),
+    ("published gzip of a GB", "set.csv.gz", lambda: _chain(PACKS[".gz"])),
+    ("published bzip2 of a GB", "set.libsvm.bz2", lambda: _chain(PACKS[".bz2"])),
+    ("published xz of a GB", "set.arff.xz", lambda: _chain(PACKS[".xz"])),
     ("published zip of 200 MB without a break", "set.csv.zip", lambda: _bomb(zipped, 200)),
     ("published zip with a password", "set.csv.zip", _locked_zip),
     ("published CSV of a million columns", "set.csv", lambda: b",".join([b"c"] * 1_000_000) + b"\n"),

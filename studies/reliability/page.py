@@ -68,8 +68,16 @@ def attack_part(stored: Mapping[str, Record]) -> str:
         *rows,
         "",
         *about,
+        *_killed(known),
     ]
     return "\n".join([*lines, *_unclean(known), ""])
+
+
+def _killed(known: Mapping[str, Record]) -> list[str]:
+    if "kills" not in known:
+        return []
+    record = known["kills"]
+    return ["", f"{record['killed']:,} of the {record['cases']:,} writers were still writing when they were killed."]
 
 
 def _unclean(known: Mapping[str, Record]) -> list[str]:
@@ -87,7 +95,7 @@ def growth_part(stored: Mapping[str, Record]) -> str:
     record = stored["growth"]
     more = ", ".join(f"{count} more {what}" for what, count in record["more"].items())
     return (
-        f"## Fits\n\n{record['fits']} fits of small models in one process, some of them saved and loaded: memory grows\n"
+        f"## Fits\n\n{record['fits']} fits of small models in one process, some saved and loaded: memory grows\n"
         f"by **{record['slope_kb']:.1f} KB a fit**, from {record['mb_first']:,} MB after the first that count to "
         f"{record['mb_last']:,} MB; {more}.\n"
     )
@@ -99,7 +107,7 @@ def fuzz_part(stored: Mapping[str, Record]) -> str:
         return ""
     record = stored["fuzz"]
     return (
-        f"## Fuzzing\n\n`make fuzz` compares metrics with scikit-learn, exact fractions or brute force on random sets:\n"
+        f"## Fuzzing\n\n`make fuzz` compares metrics with scikit-learn, fractions or brute force on random sets:\n"
         f"{_of(record['examples'], record['wanted'])} examples of {record['properties']} properties, "
         f"{_bold(record['failures'])} failures, in {record['seconds'] / 60:,.0f} minutes of work.\n"
     )

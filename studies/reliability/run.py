@@ -108,16 +108,17 @@ def attack(
     left = {name: [case for case in range(wanted[name]) if case not in done[name]] for name in parts}
     _prepare([part for name, part in parts.items() if left[name]], asked.work)
     jobs = [
-        Job(
-            journals[name],
-            partial(part.attempt, asked.work, asked.seed),
-            left[name][start : start + BATCH],
-            part.SECONDS,
-        )
+        Job(journals[name], partial(part.attempt, asked.work, asked.seed), cases, part.SECONDS)
         for name, part in parts.items()
-        for start in range(0, len(left[name]), BATCH)
+        for cases in batches(left[name])
     ]
     run_jobs(jobs, WORKERS, until, Progress(journals, wanted))
+
+
+def batches(cases: list[int]) -> list[list[int]]:
+    """Split cases so that all workers have some, and none too many at a time."""
+    size = min(BATCH, -(-len(cases) // (4 * WORKERS))) or 1
+    return [cases[start : start + size] for start in range(0, len(cases), size)]
 
 
 def _prepare(parts: Sequence[ModuleType], work: Path) -> None:

@@ -83,20 +83,9 @@ SERVERS: Mapping[str, Serve] = {
     "half a status": said(b"HTTP/1."),
     "status of letters": said(b"HTTP/1.1 abc OK\r\n\r\n"),
     "status 999": headed(status="999 What", body=b""),
-    "status 100 for ever": dripped(b"", b"HTTP/1.1 100 Continue\r\n\r\n", 0.0),
     "a header without end": dripped(OK + b"X: ", b"x" * 1_000, 0.0),
     "headers without end": dripped(OK, b"X-A: b\r\n", 0.0),
     "100,000 headers": said(OK, b"X-A: b\r\n" * 100_000, END, CONTENT),
-    "drips its status": dripped(b"", b"H"),
-    "drips its headers": dripped(OK, b"X"),
-    "drips its body": dripped(OK + b"Content-Length: 1000000000\r\n\r\n", b"x"),
-    "drips without a length": dripped(OK + END, b"x"),
-    "drips chunks": dripped(OK + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n"),
-    "a body without end": dripped(OK + END, b"x" * 65_536, 0.0),
-    "a body without end, in chunks": dripped(
-        OK + b"Transfer-Encoding: chunked\r\n\r\n", b"1000\r\n" + b"x" * 4_096 + END, 0.0
-    ),
-    "a terabyte": dripped(OK + b"Content-Length: 1099511627776\r\n\r\n", b"x" * 65_536, 0.0),
     "longer than it says": headed("Content-Length: 5"),
     "shorter than it says": headed(f"Content-Length: {2 * len(CONTENT)}"),
     "negative length": headed("Content-Length: -1", body=b"x"),
@@ -134,6 +123,17 @@ SERVERS: Mapping[str, Serve] = {
     "401": headed('WWW-Authenticate: Basic realm="x"', "Content-Length: 0", status="401 No", body=b""),
     "404 with terminal codes": headed("Content-Length: 0", status="404 \x1b[31mred\x07", body=b""),
     "a reason of 60,000 letters": headed("Content-Length: 0", status=f"404 {'x' * 60_000}", body=b""),
+    "status 100 for ever": dripped(b"", b"HTTP/1.1 100 Continue\r\n\r\n", 0.0),
+    "drips its status": dripped(b"", b"H"),
+    "drips its headers": dripped(OK, b"X"),
+    "drips its body": dripped(OK + b"Content-Length: 1000000000\r\n\r\n", b"x"),
+    "drips without a length": dripped(OK + END, b"x"),
+    "drips chunks": dripped(OK + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n"),
+    "a body without end": dripped(OK + END, b"x" * 65_536, 0.0),
+    "a body without end, in chunks": dripped(
+        OK + b"Transfer-Encoding: chunked\r\n\r\n", b"1000\r\n" + b"x" * 4_096 + END, 0.0
+    ),
+    "a terabyte": dripped(OK + b"Content-Length: 1099511627776\r\n\r\n", b"x" * 65_536, 0.0),
 }
 """Servers, by what each does."""
 CASES = len(SERVERS)
