@@ -27,8 +27,10 @@ from reliability.workers import as_record
 
 CASES, SECONDS, PEAK_MB = 2_000, 60.0, 1_024
 """How many cases, and the most seconds and memory one may take."""
+BETWEEN = 50
+"""Of so many cases one is not damaged by chance but made to do harm, until each of these was tried."""
 EVERY = 4
-"""Of so many cases of a user's table one is also given to the command, which takes longer."""
+"""Of so many damaged tables of a user's one is also given to the command, which takes longer."""
 ROWS = 200
 LABELS = Layout("libsvm", 1.0, ("a", "b", "c"))
 PLAIN, ARFF = Layout("csv", 1.0), Layout("arff", 1.0)
@@ -62,11 +64,12 @@ def attempt(work: Path, seed: int, case: int) -> Mapping[str, Any]:
     """Damage a file in one or two ways and read it: a table of a user's, or a dataset as it is published."""
     rng = default_rng((seed, case))
     with tempfile.TemporaryDirectory(prefix="metricgrad-attack-") as name:
-        kind, path = (_harmful if case % 20 == 0 else _damaged)(Path(name), rng, case)
+        harmful = case % BETWEEN == 0 and case // BETWEEN < len(HARMFUL)
+        kind, path = (_harmful if harmful else _damaged)(Path(name), rng, case)
         if path.name.startswith("set."):
             return as_record(kind, of_call(lambda: _read_published(path), _wrong_with_blocks))
         verdict = of_call(lambda: read_table(path), _wrong_with_table)
-        if case % EVERY == 0 and verdict.outcome == REFUSED:
+        if (harmful or case % EVERY == 0) and verdict.outcome == REFUSED:
             verdict = worse(verdict, of_command(["predict", str(work / "linear"), str(path)]))
         return as_record(kind, verdict)
 
@@ -81,7 +84,7 @@ def _damaged(folder: Path, rng: Generator, case: int) -> tuple[str, Path]:
 
 
 def _harmful(folder: Path, rng: Generator, case: int) -> tuple[str, Path]:
-    kind, name, content = HARMFUL[case // 20 % len(HARMFUL)]
+    kind, name, content = HARMFUL[case // BETWEEN]
     path = folder / name
     path.write_bytes(content())
     return kind, path
