@@ -91,7 +91,7 @@ def _of_file(spec: str) -> Metric:
     module = importlib.util.module_from_spec(module_spec)
     try:
         module_spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ValueError(f"metric: {path} cannot be run: {type(error).__name__}: {error}") from error
     found = getattr(module, name, None)
     if isinstance(found, Metric):
