@@ -21,18 +21,30 @@ FEW = 10
 """Cases of each attack that are tried here; `make attack` tries all."""
 
 
-def run(*words: Any, code: int | None = 0, module: str = "run") -> subprocess.CompletedProcess[str]:
-    """Run attacks in a process of their own, which forks."""
+def started(*words: Any, module: str = "run") -> subprocess.Popen[str]:
+    """Start attacks in a process of their own, which forks."""
     paths = os.pathsep.join([str(ROOT / "studies"), str(ROOT / "src")])
-    done = subprocess.run(
+    return subprocess.Popen(
         [sys.executable, "-m", f"reliability.{module}", *map(str, words)],
         env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        check=False,
     )
-    assert code in (None, done.returncode), done.stdout + done.stderr
-    return done
+
+
+def run(*words: Any, code: int | None = 0, module: str = "run") -> str:
+    """Run attacks to their end, and return what they print."""
+    with started(*words, module=module) as process:
+        out, err = process.communicate()
+    assert code in (None, process.returncode), out + err
+    return out
+
+
+def children(process: int) -> list[int]:
+    """Return the processes that a process has forked."""
+    path = Path(f"/proc/{process}/task/{process}/children")
+    return [int(child) for child in path.read_text().split()] if path.exists() else []
 
 
 # ---- a few cases of each -------------------------------------------------------------------------------------------
@@ -173,9 +185,8 @@ def test_figures_count_what_took_too_long_or_too_much_as_not_clean() -> None:
 def test_a_run_that_is_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
     words = ("specs", "--cases", 3, "--work", tmp_path, "--out", tmp_path / "figures.json")
     stopped = run(*words, "--minutes", 0, code=1)
-    assert "0 of 3" in stopped.stdout
-    journal = tmp_path / "specs.jsonl"
-    with journal.open("a") as file:
+    assert "0 of 3" in stopped
+    with (tmp_path / "specs.jsonl").open("a") as file:
         line = {"case": 1, "kind": "kept", "outcome": "used", "detail": "", "seconds": 0.0}
         file.write(f"\n{json.dumps(line)}\n")
     run(*words)
@@ -186,13 +197,31 @@ def test_a_run_that_is_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_run_that_is_ended_ends_its_workers_and_stores_what_it_has(tmp_path: Path) -> None:
+    words = ("growth", "--work", tmp_path, "--out", tmp_path / "figures.json")
+    with started(*words) as attack:
+        workers: list[int] = []
+        while not workers and attack.poll() is None:
+            time.sleep(0.1)
+            if (tmp_path / "growth.jsonl").exists():
+                workers = children(attack.pid)
+        attack.terminate()
+        said = attack.communicate(timeout=60)[1]
+    assert attack.returncode == 1
+    assert "stopped; the same command goes on from here" in said
+    assert workers
+    assert not any(Path(f"/proc/{worker}").exists() for worker in workers)
+    assert figures.stored(tmp_path / "figures.json")["growth"]["cases"] == 0
+
+
+@pytest.mark.slow
 def test_fuzzing_counts_the_examples_that_held_and_goes_on_with_the_other_properties(tmp_path: Path) -> None:
     words = ("--examples", 66, "--work", tmp_path, "--out", tmp_path / "figures.json", "--pytest", "-n0", "-k")
     run(*words, "exact_fractions", module="fuzz")
     stored = figures.stored(tmp_path / "figures.json")["fuzz"]
     assert (stored["wanted"], stored["properties"], stored["examples"], stored["failures"]) == (66, 1, 2, 0)
     again = run(*words, "exact_fractions or brute_force", module="fuzz")
-    assert "1 passed" in again.stdout
+    assert "1 passed" in again
     assert figures.stored(tmp_path / "figures.json")["fuzz"]["examples"] == 4
 
 

@@ -9,6 +9,7 @@ import argparse
 import hashlib
 import os
 import shlex
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -51,7 +52,11 @@ def main(words: Sequence[str] | None = None) -> int:
     journals = {name: journal(name, asked, wanted[name], fresh=asked.fresh) for name in parts}
     if all(len(journals[name].cases) >= wanted[name] for name in parts):
         journals = {name: journal(name, asked, wanted[name], fresh=True) for name in parts}
-    attack(parts, journals, wanted, asked)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # both stops end the workers too
+    try:
+        attack(parts, journals, wanted, asked)
+    except KeyboardInterrupt:
+        print("stopped; the same command goes on from here", file=sys.stderr)
     return finish(parts, journals, wanted, asked)
 
 
@@ -133,7 +138,13 @@ def _prepare(parts: Sequence[ModuleType], work: Path) -> None:
             code = 0
         finally:
             os._exit(code)
-    if os.waitpid(pid, 0)[1]:
+    try:
+        status = os.waitpid(pid, 0)[1]
+    except KeyboardInterrupt:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        raise
+    if status:
         raise RuntimeError("what the cases start from could not be made")
 
 

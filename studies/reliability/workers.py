@@ -146,6 +146,7 @@ def run_jobs(jobs: list[Job], workers: int, until: float, report: Callable[[], N
 def _work(job: Job) -> None:
     """Try the cases of a job, and leave the process; it must never return."""
     code = 1
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         _limit()
         for case in job.cases:
