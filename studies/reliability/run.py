@@ -12,6 +12,7 @@ import shlex
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -136,6 +137,8 @@ def _prepare(parts: Sequence[ModuleType], work: Path) -> None:
             for part in parts:
                 part.prepare(work)
             code = 0
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(code)
     try:
