@@ -175,9 +175,10 @@ def test_a_case_that_hangs_or_ends_its_worker_is_written_down_and_the_others_are
 def test_figures_count_what_took_too_long_or_too_much_as_not_clean() -> None:
     clean = {"case": 0, "kind": "a", "outcome": "used", "detail": "", "seconds": 1.0, "peak_mb": 10.0}
     cases = [clean, {**clean, "case": 1, "seconds": 9.0}, {**clean, "case": 2, "peak_mb": 99.0}]
+    cases += [{**clean, "case": 3, "outcome": "unclean", "detail": "KeyError: '/tmp/metricgrad-attack-a1_b/model'"}]
     found = figures.summed(cases, seconds=5, peak_mb=50)
-    assert (found["cases"], found["used"], found["unclean"]) == (3, 1, 2)
-    assert [one["detail"] for one in found["examples"]] == ["took 9.0 s", "took 99 MB"]
+    assert (found["cases"], found["used"], found["unclean"]) == (4, 1, 3)
+    assert [one["detail"] for one in found["examples"]] == ["took 9.0 s", "took 99 MB", "KeyError: 'FOLDER/model'"]
     assert (found["slowest_seconds"], found["peak_mb"]) == (9.0, 99.0)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -12,8 +13,8 @@ from typing import Any
 from reliability.verdicts import REFUSED, UNCLEAN, USED
 
 STORED = Path(__file__).parents[2] / "results" / "reliability.json"
-SHOWN = 5
-"""Cases that are not clean, of which so many are stored as examples."""
+SHOWN, LONGEST = 5, 500
+"""How many cases that are not clean are stored as examples, and how much of each."""
 
 
 def summed(cases: Iterable[Mapping[str, Any]], seconds: float, peak_mb: float) -> dict[str, Any]:
@@ -30,8 +31,14 @@ def summed(cases: Iterable[Mapping[str, Any]], seconds: float, peak_mb: float) -
         "slowest_seconds": max((case["seconds"] for case in judged), default=0.0),
         "peak_mb": max((case.get("peak_mb", 0.0) for case in judged), default=0.0),
         "killed": sum(bool(case.get("killed")) for case in judged),
-        "examples": [{key: case.get(key) for key in ("case", "kind", "detail")} for case in wrong[:SHOWN]],
+        "examples": [_example(case) for case in wrong[:SHOWN]],
     }
+
+
+def _example(case: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is stored of a case that is not clean; its temporary folder is of no interest."""
+    said = re.sub(r"[^\s'\"]*/metricgrad-attack-\w+", "FOLDER", str(case.get("detail") or ""))
+    return {"case": case.get("case"), "kind": case.get("kind"), "detail": said[:LONGEST]}
 
 
 def _within(case: Mapping[str, Any], seconds: float, peak_mb: float) -> dict[str, Any]:
