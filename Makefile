@@ -8,8 +8,7 @@ BENCHMARKS := overhead rounds grids growth metrics threads peers complexity
 FLOOR := .venv-floor
 FLOOR_TESTS := metrics metrics_oracles loss trainer estimator folder reading cli trees
 
-
-.PHONY: help demo test browser docs tour lint format fuzz floor bench clean
+.PHONY: help demo test browser docs tour lint format fuzz attack floor bench clean
 
 help:  ## show what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1	/' | expand -t 16
@@ -47,8 +46,13 @@ format: $(VENV)/.dev  ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-fuzz: $(VENV)/.dev  ## 100,000 random examples against the oracles
-	METRICGRAD_FUZZ=100000 $(BIN)/python -m pytest tests/test_metrics_oracles.py
+fuzz: $(VENV)/.dev  ## 100,000 random examples against the oracles; half an hour, and after a stop it goes on
+	PYTHONPATH=studies $(BIN)/python -m reliability.fuzz
+	PYTHONPATH=studies $(BIN)/python -m reliability.page
+
+attack: $(VENV)/.dev  ## damaged and hostile files, texts and servers, kills, many fits; ten minutes; or PARTS="kills specs"
+	@PYTHONPATH=studies $(BIN)/python -m reliability.run $(PARTS); code=$$?; \
+	  PYTHONPATH=studies $(BIN)/python -m reliability.page && exit $$code
 
 # What old packages say of newer ones they meet there is no error.
 floor: $(FLOOR)/.floor  ## run the main tests against the lowest versions that pyproject.toml allows

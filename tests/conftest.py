@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import wraps
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,31 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return
     for test in {item.obj for item in properties}:
         settings(max_examples=-(-wanted // len(properties)))(test)
+        test.hypothesis.inner_test = counted(test.hypothesis.inner_test)
+
+
+def counted(test: Callable[..., None]) -> Callable[..., None]:
+    """Return a property that counts, in `held`, the examples for which it held."""
+
+    @wraps(test)
+    def counting(*values: object, **named: object) -> None:
+        test(*values, **named)
+        counting.held += 1
+
+    counting.held = 0
+    return counting
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Add to the report of a property how many examples it held for, where they are counted."""
+    test = getattr(getattr(getattr(item, "obj", None), "hypothesis", None), "inner_test", None)
+    before = getattr(test, "held", None)
+    try:
+        return (yield)
+    finally:
+        if before is not None:
+            item.user_properties.append(("examples", test.held - before))
 
 
 @pytest.fixture(scope="module")

@@ -153,3 +153,18 @@ def test_a_file_that_is_no_metric_is_named(file: Path, name: str, message: str) 
     (file.parent / "syntax.py").write_text("def f(:")
     with pytest.raises(ValueError, match=message):
         read_metric(str(file.parent / name), run_code=True)
+
+
+@pytest.mark.parametrize(
+    "text", ["x" * 1_001, "tp+" * 1_000 + "tp", "sklearn.metrics." + "x" * 10_000, "x" * 5_000 + ".py:f"]
+)
+def test_a_text_that_is_too_long_is_refused_without_repeating_it(text: str) -> None:
+    with pytest.raises(ValueError, match=rf"^metric: expected a text of at most 1,000 characters, got {len(text):,}$"):
+        read_metric(text, run_code=True)
+
+
+def test_a_file_that_leaves_the_program_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "leaves.py"
+    path.write_text("import sys\nsys.exit(0)\n")
+    with pytest.raises(ValueError, match=r"^metric: .*leaves.py cannot be run: SystemExit: 0$"):
+        read_metric(f"{path}:f", run_code=True)

@@ -18,6 +18,8 @@ from metricgrad.expressions import expression_metric, is_expression
 from metricgrad.metrics import SKLEARN_NAMES, Metric, get_metric
 
 SKLEARN = "sklearn.metrics."
+LONGEST = 1_000
+"""Characters of a metric written as text; the message about a longer one would be as long."""
 EXTREMES: dict[Passed, tuple[float, float]] = {
     "labels": (0.0, 1.0),
     "probabilities": (0.01, 0.99),
@@ -48,6 +50,8 @@ def read_metric(spec: Any, run_code: bool = False) -> Metric:
     """
     if not isinstance(spec, str):
         return as_metric(spec)
+    if len(spec) > LONGEST:
+        raise ValueError(f"metric: expected a text of at most {LONGEST:,} characters, got {len(spec):,}")
     if ".py:" in spec:
         if not run_code:
             raise ValueError(f"metric: expected one that needs no code run, got {spec!r}; give the metric itself")
@@ -78,7 +82,7 @@ def _of_file(spec: str) -> Metric:
     module = importlib.util.module_from_spec(module_spec)
     try:
         module_spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ValueError(f"metric: {path} cannot be run: {type(error).__name__}: {error}") from error
     found = getattr(module, name, None)
     if isinstance(found, Metric):

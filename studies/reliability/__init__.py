@@ -1,0 +1,1 @@
+"""Attacks on metricgrad, kept and run again: damaged files, kills, hostile texts and servers, many fits."""

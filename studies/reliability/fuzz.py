@@ -1,0 +1,95 @@
+"""Fuzz the metrics against their oracles and store the figures: PYTHONPATH=studies python -m reliability.fuzz
+
+The examples are spread over all properties of tests/test_metrics_oracles.py. Each property is written down when it is
+done, so that after a stop the same command goes on with the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from metricgrad.results import provenance
+from reliability import figures
+from reliability.workers import Journal
+
+ROOT = Path(__file__).parents[2]
+TESTS = "tests/test_metrics_oracles.py"
+EXAMPLES = 100_000
+
+
+class Notes:
+    """What pytest is extended by: it writes down every property as it is done."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Write down a property that was called; one that failed is tried again the next time."""
+        if report.when == "call" and "examples" in dict(report.user_properties):
+            examples = dict(report.user_properties)["examples"]
+            line = {"test": report.nodeid, "examples": examples, "seconds": report.duration, "passed": report.passed}
+            self.journal.add({"case": len(self.journal.cases), **line})
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the properties that are not done yet, and store the figures; return what pytest returns."""
+    asked = parser().parse_args(words)
+    journal = journal_of(asked)
+    passed = [line["test"] for line in journal.cases.values() if line["passed"]]
+    os.environ["METRICGRAD_FUZZ"] = str(asked.examples)
+    options = ["--rootdir", str(ROOT), "-c", str(ROOT / "pyproject.toml"), f"--hypothesis-seed={asked.seed}"]
+    skipped = [f"--deselect={test}" for test in passed]
+    code = int(pytest.main([*options, *skipped, *asked.pytest, str(ROOT / TESTS)], plugins=[Notes(journal)]))
+    record = {**{key: journal.head[key] for key in ("command", "seed", "made_by")}, **summed(journal, asked.examples)}
+    figures.store("fuzz", record, asked.out)
+    print(f"{record['examples']:,} examples of {record['properties']} properties, {record['failures']} failures")
+    return 0 if code == pytest.ExitCode.NO_TESTS_COLLECTED and passed else code
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return what the command takes."""
+    found = argparse.ArgumentParser(prog="python -m reliability.fuzz", description=__doc__)
+    found.add_argument("--examples", type=int, default=EXAMPLES, help="in all")
+    found.add_argument("--seed", type=int, default=0)
+    found.add_argument("--work", type=Path, default=ROOT / "build" / "reliability", help="for the journal")
+    found.add_argument("--out", type=Path, default=figures.STORED, help="where figures are stored")
+    found.add_argument("--pytest", nargs=argparse.REMAINDER, default=[], help="what else pytest is given")
+    return found
+
+
+def journal_of(asked: argparse.Namespace) -> Journal:
+    """Return the journal; one of other code, another seed or another number of examples is begun again."""
+    digest = hashlib.sha256()
+    for path in sorted([*(ROOT / "src").rglob("*.py"), ROOT / TESTS]):
+        digest.update(path.read_bytes())
+    head = {
+        "key": [digest.hexdigest(), asked.seed, asked.examples],
+        "command": f"python -m reliability.fuzz --examples={asked.examples}",
+        "seed": asked.seed,
+        "made_by": provenance(),
+    }
+    return Journal(asked.work / "fuzz.jsonl", head)
+
+
+def summed(journal: Journal, wanted: int) -> Mapping[str, Any]:
+    """Return how many examples of how many properties agreed, how many properties failed, and how long it took."""
+    latest = {line["test"]: line for line in journal.cases.values()}.values()
+    return {
+        "wanted": wanted,
+        "properties": len(latest),
+        "examples": sum(line["examples"] for line in latest),
+        "failures": sum(not line["passed"] for line in latest),
+        "seconds": round(sum(line["seconds"] for line in latest), 1),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())
