@@ -50,24 +50,16 @@ def children(process: int) -> list[int]:
 # ---- a few cases of each -------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def few(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The figures of a few cases of every attack but the one that takes minutes."""
-    work = tmp_path_factory.mktemp("few")
-    run(*SMOKE, "--cases", FEW, "--work", work, "--out", work / "figures.json", code=None)
-    return figures.stored(work / "figures.json")
-
-
-SMOKE = ("folders", "inputs", "kills", "specs", "servers")
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SMOKE)
-def test_a_few_cases_of_each_attack_are_clean(few: dict[str, Any], name: str) -> None:
-    assert few[name]["examples"] == []
-    assert few[name]["cases"] == few[name][verdicts.USED] + few[name][verdicts.REFUSED] == FEW
-    assert few[name]["command"] == f"python -m reliability.run {name} --cases={FEW}"
-    assert few[name]["made_by"]["metricgrad"]
+def test_a_few_cases_of_each_attack_are_clean(tmp_path: Path) -> None:
+    names = ("folders", "inputs", "kills", "specs", "servers")
+    run(*names, "--cases", FEW, "--work", tmp_path, "--out", tmp_path / "figures.json", code=None)
+    stored = figures.stored(tmp_path / "figures.json")
+    assert {name: stored[name]["examples"] for name in names} == {name: [] for name in names}
+    for name in names:
+        assert stored[name]["cases"] == stored[name][verdicts.USED] + stored[name][verdicts.REFUSED] == FEW
+        assert stored[name]["command"] == f"python -m reliability.run {name} --cases={FEW}"
+        assert stored[name]["made_by"]["metricgrad"]
 
 
 def test_a_few_fits_leave_no_tensor_thread_or_file_behind(tmp_path: Path) -> None:
