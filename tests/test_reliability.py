@@ -75,6 +75,7 @@ def test_what_grows_from_fit_to_fit_is_found_out() -> None:
     found = growth.judged(leaking, 40)
     assert found["slope_kb"] == pytest.approx(100)
     assert (found["outcome"], found["detail"]) == (verdicts.UNCLEAN, "30 more tensors, 100.0 KB a fit")
+    assert growth.judged(leaking, 200, every=5)["slope_kb"] == pytest.approx(20)
     before = growth.held()["tensors"]
     kept = [torch.zeros(1) for _ in range(7)]
     assert growth.held()["tensors"] - before == len(kept)
