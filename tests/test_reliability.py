@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from reliability import figures, growth, hostile_texts, page, verdicts
+from reliability import figures, growth, hostile_texts, page, specs, verdicts
 from reliability.workers import Job, Journal, run_jobs
 
 ROOT = Path(__file__).parents[1]
@@ -179,7 +179,7 @@ def test_figures_count_what_took_too_long_or_too_much_as_not_clean() -> None:
 def test_a_run_that_is_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
     words = ("specs", "--cases", 3, "--work", tmp_path, "--out", tmp_path / "figures.json")
     stopped = run(*words, "--minutes", 0, code=1)
-    assert "0 of 3" in stopped
+    assert f"0 of {specs.CASES}" in stopped
     with (tmp_path / "specs.jsonl").open("a") as file:
         line = {"case": 1, "kind": "kept", "outcome": "used", "detail": "", "seconds": 0.0}
         file.write(f"\n{json.dumps(line)}\n")
