@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from reliability import figures, growth, hostile_texts, page, verdicts
+from reliability import figures, growth, hostile_texts, page, specs, verdicts
 from reliability.workers import Job, Journal, run_jobs
 
 ROOT = Path(__file__).parents[1]
@@ -50,24 +50,16 @@ def children(process: int) -> list[int]:
 # ---- a few cases of each -------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def few(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The figures of a few cases of every attack but the one that takes minutes."""
-    work = tmp_path_factory.mktemp("few")
-    run(*SMOKE, "--cases", FEW, "--work", work, "--out", work / "figures.json", code=None)
-    return figures.stored(work / "figures.json")
-
-
-SMOKE = ("folders", "inputs", "kills", "specs", "servers")
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SMOKE)
-def test_a_few_cases_of_each_attack_are_clean(few: dict[str, Any], name: str) -> None:
-    assert few[name]["examples"] == []
-    assert few[name]["cases"] == few[name][verdicts.USED] + few[name][verdicts.REFUSED] == FEW
-    assert few[name]["command"] == f"python -m reliability.run {name} --cases={FEW}"
-    assert few[name]["made_by"]["metricgrad"]
+def test_a_few_cases_of_each_attack_are_clean(tmp_path: Path) -> None:
+    names = ("folders", "inputs", "kills", "specs", "servers")
+    run(*names, "--cases", FEW, "--work", tmp_path, "--out", tmp_path / "figures.json", code=None)
+    stored = figures.stored(tmp_path / "figures.json")
+    assert {name: stored[name]["examples"] for name in names} == {name: [] for name in names}
+    for name in names:
+        assert stored[name]["cases"] == stored[name][verdicts.USED] + stored[name][verdicts.REFUSED] == FEW
+        assert stored[name]["command"] == f"python -m reliability.run {name} --cases={FEW}"
+        assert stored[name]["made_by"]["metricgrad"]
 
 
 def test_a_few_fits_leave_no_tensor_thread_or_file_behind(tmp_path: Path) -> None:
@@ -83,6 +75,7 @@ def test_what_grows_from_fit_to_fit_is_found_out() -> None:
     found = growth.judged(leaking, 40)
     assert found["slope_kb"] == pytest.approx(100)
     assert (found["outcome"], found["detail"]) == (verdicts.UNCLEAN, "30 more tensors, 100.0 KB a fit")
+    assert growth.judged(leaking, 200, every=5)["slope_kb"] == pytest.approx(20)
     before = growth.held()["tensors"]
     kept = [torch.zeros(1) for _ in range(7)]
     assert growth.held()["tensors"] - before == len(kept)
@@ -186,7 +179,7 @@ def test_figures_count_what_took_too_long_or_too_much_as_not_clean() -> None:
 def test_a_run_that_is_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
     words = ("specs", "--cases", 3, "--work", tmp_path, "--out", tmp_path / "figures.json")
     stopped = run(*words, "--minutes", 0, code=1)
-    assert "0 of 3" in stopped
+    assert f"0 of {specs.CASES}" in stopped
     with (tmp_path / "specs.jsonl").open("a") as file:
         line = {"case": 1, "kind": "kept", "outcome": "used", "detail": "", "seconds": 0.0}
         file.write(f"\n{json.dumps(line)}\n")

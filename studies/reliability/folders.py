@@ -229,6 +229,8 @@ def odd_file(folder: Path, rng: Generator) -> None:
 
 def odd_folder(folder: Path, rng: Generator) -> None:
     """Put a file, a pipe, an empty folder or a link in the place of the folder."""
+    if not stat.S_ISDIR(folder.lstat().st_mode):
+        raise ValueError(f"folder: expected a folder, got {folder}")
     shutil.rmtree(folder)
     _pick((Path.touch, os.mkfifo, Path.mkdir, lambda path: path.symlink_to(path), lambda path: None), rng)(folder)
 

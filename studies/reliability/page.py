@@ -109,7 +109,7 @@ def fuzz_part(stored: Mapping[str, Record]) -> str:
     return (
         f"## Fuzzing\n\n`make fuzz` compares metrics with scikit-learn, fractions or brute force on random sets:\n"
         f"{_of(record['examples'], record['wanted'])} examples of {record['properties']} properties, "
-        f"{_bold(record['failures'])} failures, in {record['seconds'] / 60:,.0f} minutes of work.\n"
+        f"{_bold(record['failures'])} failures, which took {record['seconds'] / 60:,.0f} minutes one by one.\n"
     )
 
 

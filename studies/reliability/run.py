@@ -178,14 +178,14 @@ def finish(
         head, cases = journals[name].head, journals[name].cases.values()
         records[name] = {
             **{key: head[key] for key in ("command", "seed", "made_by")},
-            "wanted": wanted[name],
+            "wanted": part.CASES,
             "limits": {"seconds": part.SECONDS, "mb": part.PEAK_MB},
             **figures.summed(cases, part.SECONDS, part.PEAK_MB),
             **_own_figures(name, list(cases)),
         }
         figures.store(name, records[name], asked.out)
     show(records)
-    complete = all(record["cases"] == record["wanted"] for record in records.values())
+    complete = all(record["cases"] == wanted[name] for name, record in records.items())
     return 0 if complete and not any(record[UNCLEAN] for record in records.values()) else GOES_WRONG
 
 
