@@ -147,32 +147,6 @@ def test_the_honest_protocol_asks_for_several_seeds() -> None:
     assert PROTOCOLS["honest"].seeds == 5
 
 
-@pytest.mark.parametrize("name", PROTOCOLS)
-def test_a_metric_without_a_threshold_judges_the_scores_as_they_are(name: str) -> None:
-    metric = black_box(brier_score_loss, probabilities=True)
-    expected = brier_score_loss(TEST[1], 1 / (1 + np.exp(-TEST[0])))
-    assert PROTOCOLS[name].score(metric, *VALIDATION, *TEST) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("name", PROTOCOLS)
-def test_scores_with_a_gradient_are_taken(name: str) -> None:
-    scores = torch.tensor(TEST[0], requires_grad=True)
-    assert PROTOCOLS[name].score("f1", *VALIDATION, scores, TEST[1]) == PROTOCOLS[name].score("f1", *VALIDATION, *TEST)
-
-
-def test_single_scores_that_are_neighbours_are_cut_between_them() -> None:
-    scores = np.array([1.0, np.nextafter(np.float32(1), np.float32(2))], np.float32)
-    rows = scores, np.array([0, 1])
-    assert PROTOCOLS["honest"].score("error_rate", *rows, *rows) == 0
-
-
-def test_a_protocol_shows_its_name_and_what_it_does_and_no_more() -> None:
-    for name, protocol in PROTOCOLS.items():
-        assert repr(protocol).startswith(f"Protocol(name={name!r}, explanation={protocol.explanation!r}")
-        assert "<function" not in repr(protocol)
-        assert "Metric(" not in repr(protocol)
-
-
 def test_a_protocol_is_found_by_name() -> None:
     assert get_protocol("paper") is PROTOCOLS["paper"]
     assert isinstance(get_protocol(PROTOCOLS["honest"]), Protocol)
@@ -203,3 +177,29 @@ def test_rows_between_two_percentiles_may_be_counted_instead_of_listed(
     metric = get_metric(name)
     every = [float(metric(test[0] - t, targets)) for t in np.percentile(test[0], range(100))]
     assert PROTOCOLS["paper"].score(name, *test, *test) == pytest.approx(min(every), abs=1e-9)
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_a_metric_without_a_threshold_judges_the_scores_as_they_are(name: str) -> None:
+    metric = black_box(brier_score_loss, probabilities=True)
+    expected = brier_score_loss(TEST[1], 1 / (1 + np.exp(-TEST[0])))
+    assert PROTOCOLS[name].score(metric, *VALIDATION, *TEST) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_scores_with_a_gradient_are_taken(name: str) -> None:
+    scores = torch.tensor(TEST[0], requires_grad=True)
+    assert PROTOCOLS[name].score("f1", *VALIDATION, scores, TEST[1]) == PROTOCOLS[name].score("f1", *VALIDATION, *TEST)
+
+
+def test_single_scores_that_are_neighbours_are_cut_between_them() -> None:
+    scores = np.array([1.0, np.nextafter(np.float32(1), np.float32(2))], np.float32)
+    rows = scores, np.array([0, 1])
+    assert PROTOCOLS["honest"].score("error_rate", *rows, *rows) == 0
+
+
+def test_a_protocol_shows_its_name_and_what_it_does_and_no_more() -> None:
+    for name, protocol in PROTOCOLS.items():
+        assert repr(protocol).startswith(f"Protocol(name={name!r}, explanation={protocol.explanation!r}")
+        assert "<function" not in repr(protocol)
+        assert "Metric(" not in repr(protocol)
