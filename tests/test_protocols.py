@@ -181,7 +181,7 @@ def test_rows_between_two_percentiles_may_be_counted_instead_of_listed(
 
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_a_metric_without_a_threshold_judges_the_scores_as_they_are(name: str) -> None:
-    metric = black_box(brier_score_loss, probabilities=True)
+    metric = black_box(brier_score_loss, higher_is_better=False, probabilities=True)
     expected = brier_score_loss(TEST[1], 1 / (1 + np.exp(-TEST[0])))
     assert PROTOCOLS[name].score(metric, *VALIDATION, *TEST) == pytest.approx(expected)
 
