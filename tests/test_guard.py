@@ -10,10 +10,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.metrics import roc_auc_score
 from torch import Tensor, nn
 
 from metricgrad.baselines import CrossEntropy
-from metricgrad.guard import Guard, Rows, Verdict, scores_of
+from metricgrad.guard import Guard, Rows, Verdict, loss_of, scores_of
 from metricgrad.loss import SurrogateLoss
 from metricgrad.metrics import Metric, auc, f1, get_metric
 from metricgrad.model import build_model
@@ -78,6 +79,15 @@ def test_equal_models_leave_cross_entropy_in_place() -> None:
     assert not judged(0.5, 0.5, margin=0.0)[0].followed
 
 
+@pytest.mark.parametrize("gain", [0.0, -0.02])
+def test_a_model_that_gains_nothing_is_not_said_to_gain_within_the_noise(gain: float) -> None:
+    said = str(Verdict(False, gain, math.nan))
+    assert said.startswith("kept cross-entropy: ")
+    assert f"{abs(gain):.4f} on the validation rows" in said
+    assert "noise" not in said
+    assert "nan" not in said
+
+
 def test_nothing_looked_at_is_nothing_to_restore() -> None:
     guard, model = Guard(table(), auc, RECIPE), Fixed(0.7)
     guard.restore(model, learned=True)
@@ -131,6 +141,39 @@ def test_the_error_of_anything_is_a_number(n: int, seed: int) -> None:
     y = (torch.rand(n, generator=generator) < 0.2).float()
     for metric in (auc, f1.best):
         assert 0 <= standard_error(metric, one, other, y, draws=8) <= 1
+
+
+# ---- rows in sets of their own -------------------------------------------------------------------------------------
+
+GROUPS = [[0, 3, 5, 7], [1, 2], [6, 4, 8]]
+MEMBERS = torch.tensor([[0, 3, 5, 7], [1, 2, -1, -1], [6, 4, 8, -1]])
+SCORES = torch.tensor([0.1, 0.9, 0.3, 0.4, 0.8, 0.7, 0.2, 0.6, 0.5])
+TARGETS = torch.tensor([0.0, 1, 1, 1, 0, 0, 1, 1, 0])  # of the second set, every row is positive
+WEIGHTS = torch.tensor([1.0, 2, 3, 4, 5, 6, 7, 8, 9])
+
+
+@pytest.mark.parametrize("w", [None, WEIGHTS])
+def test_rows_of_a_set_come_with_their_own_targets_and_weights_and_padding_weighs_nothing(w: Tensor | None) -> None:
+    scores, targets, weights = Rows(torch.zeros(9, 1), TARGETS, w, MEMBERS).in_sets(SCORES)
+    assert weights is not None
+    for group, s, y, weight in zip(GROUPS, scores, targets, weights, strict=True):
+        assert s[: len(group)].tolist() == [float(SCORES[row]) for row in group]
+        assert y[: len(group)].tolist() == [float(TARGETS[row]) for row in group]
+        assert weight.tolist() == [1.0 if w is None else float(w[row]) for row in group] + [0.0] * (4 - len(group))
+
+
+@pytest.mark.parametrize("w", [None, WEIGHTS])
+def test_the_loss_of_sets_is_the_mean_of_those_with_both_classes(w: Tensor | None) -> None:
+    weights = np.ones(9) if w is None else w.numpy()
+    expected = [
+        1 - roc_auc_score(TARGETS[group], SCORES[group], sample_weight=weights[group])
+        for group in (GROUPS[0], GROUPS[2])
+    ]
+    rows = Rows(torch.zeros(9, 1), TARGETS, w, MEMBERS)
+    assert loss_of(auc, rows, SCORES) == pytest.approx(np.mean(expected))
+    assert loss_of(auc, rows._replace(members=MEMBERS[1:2]), SCORES) == 0
+    whole = 1 - roc_auc_score(TARGETS, SCORES, sample_weight=weights)
+    assert loss_of(auc, rows._replace(members=None), SCORES) == pytest.approx(whole)
 
 
 # ---- the companion -------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import pytest
 import torch
 import torchmetrics.classification as tm
 from sklearn.datasets import load_digits
+from sklearn.metrics import f1_score
 from torch import Tensor, nn
 
 from metricgrad import universal
@@ -384,6 +385,34 @@ def test_a_metric_without_a_known_range_stretches_the_output() -> None:
     assert loss.surrogate.construction.link == "linear"
     assert gaps[-1] < 0.7 * gaps[0]
     assert loss.fidelity(*sets[0])["spearman"] > 0.7
+
+
+def test_the_output_is_stretched_once_and_never_that_of_a_surrogate_with_a_range_of_its_own() -> None:
+    given = Surrogate(SurrogateLoss(black_box(profit, higher_is_better=True), "scratch").surrogate.construction)
+    given.low.fill_(-3.0)
+    loss = SurrogateLoss(black_box(profit, higher_is_better=True), given)
+    loss.refine(*digits(8, 50, seed=0)[:2])
+    assert (float(loss.surrogate.low), float(loss.surrogate.high)) == (-3, 1)
+
+    losses = iter([0.0, 1.0, 5.0, 9.0])
+    loss = SurrogateLoss(black_box(lambda y, s: next(losses), higher_is_better=False, name="next"), "scratch")
+    for seed in (0, 1):
+        loss.refine(*digits(2, 50, seed)[:2])
+        assert (float(loss.surrogate.low), float(loss.surrogate.high)) == (0, 1)
+
+
+def test_sets_of_several_outputs_have_one_true_loss_each() -> None:
+    generator = torch.Generator().manual_seed(0)
+    classes = torch.arange(60).expand(5, 60) % 3
+    targets = nn.functional.one_hot(classes, 3).float()
+    scores = targets + torch.randn(5, 60, 3, generator=generator)
+    loss = SurrogateLoss("macro_f1", form="zero")
+    true = loss.true(scores, targets, torch.ones(5, 60))
+    expected = [
+        1 - f1_score(rows, called, average="macro")
+        for rows, called in zip(classes.numpy(), scores.argmax(-1).numpy(), strict=True)
+    ]
+    np.testing.assert_allclose(true.numpy(), expected, rtol=1e-6)
 
 
 def test_a_bounded_metric_is_never_stretched() -> None:

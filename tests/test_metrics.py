@@ -95,6 +95,16 @@ def test_eer_takes_the_smaller_mean_of_two_points_equally_near() -> None:
     assert eer([4.0, 3.0, 2.0], [0, 1, 0]) == 0.25
 
 
+@pytest.mark.parametrize("exponent", range(154, 162))
+def test_mcc_stays_in_its_range_where_products_of_weights_are_nearly_nothing(exponent: int) -> None:
+    light = torch.arange(1, 10, 0.1, dtype=torch.float64) * 10.0**-exponent
+    weights = torch.stack((torch.ones_like(light), light), -1)
+    right, wrong = torch.tensor([1.0, -1.0]), torch.tensor([-1.0, 1.0])
+    targets = torch.tensor([1, 0])
+    assert bool((mcc(right.expand(90, 2), targets.expand(90, 2), weights) >= 0).all())
+    assert bool((mcc(wrong.expand(90, 2), targets.expand(90, 2), weights) <= 1).all())
+
+
 # ---- input people hold ----------------------------------------------------------------------------------------------
 
 

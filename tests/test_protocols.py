@@ -9,8 +9,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import accuracy_score, f1_score, jaccard_score, matthews_corrcoef, roc_curve
+from sklearn.metrics import accuracy_score, brier_score_loss, f1_score, jaccard_score, matthews_corrcoef, roc_curve
 
+from metricgrad.black_box import black_box
 from metricgrad.metrics import PAPER, error_rate, f1, get_metric, jaccard
 from metricgrad.protocols import PROTOCOLS, Protocol, Scored, best_percentile, get_protocol
 from metricgrad.threshold import best_threshold
@@ -172,3 +173,29 @@ def test_rows_between_two_percentiles_may_be_counted_instead_of_listed(
     metric = get_metric(name)
     every = [float(metric(test[0] - t, targets)) for t in np.percentile(test[0], range(100))]
     assert PROTOCOLS["paper"].score(name, *test, *test) == pytest.approx(min(every), abs=1e-9)
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_a_metric_without_a_threshold_judges_the_scores_as_they_are(name: str) -> None:
+    metric = black_box(brier_score_loss, higher_is_better=False, probabilities=True)
+    expected = brier_score_loss(TEST[1], 1 / (1 + np.exp(-TEST[0])))
+    assert PROTOCOLS[name].score(metric, *VALIDATION, *TEST) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_scores_with_a_gradient_are_taken(name: str) -> None:
+    scores = torch.tensor(TEST[0], requires_grad=True)
+    assert PROTOCOLS[name].score("f1", *VALIDATION, scores, TEST[1]) == PROTOCOLS[name].score("f1", *VALIDATION, *TEST)
+
+
+def test_single_scores_that_are_neighbours_are_cut_between_them() -> None:
+    scores = np.array([1.0, np.nextafter(np.float32(1), np.float32(2))], np.float32)
+    rows = scores, np.array([0, 1])
+    assert PROTOCOLS["honest"].score("error_rate", *rows, *rows) == 0
+
+
+def test_a_protocol_shows_its_name_and_what_it_does_and_no_more() -> None:
+    for name, protocol in PROTOCOLS.items():
+        assert repr(protocol).startswith(f"Protocol(name={name!r}, explanation={protocol.explanation!r}")
+        assert "<function" not in repr(protocol)
+        assert "Metric(" not in repr(protocol)

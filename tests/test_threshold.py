@@ -190,7 +190,7 @@ def test_a_black_box_is_asked_at_a_hundred_quantiles_or_at_every_cut(count: int)
         called.append(int(y_pred.sum()))
         return 0.0
 
-    best_threshold(black_box(counted, labels=True), np.arange(count), np.arange(count) % 2)
+    best_threshold(black_box(counted, higher_is_better=False, labels=True), np.arange(count), np.arange(count) % 2)
     quantiles = np.linspace(0, count, 100) if count > 98 else np.arange(count + 1)
     assert called == np.round(quantiles).astype(int).tolist()
 
@@ -205,7 +205,7 @@ def test_a_black_box_that_takes_weights_is_given_them() -> None:
     def weighted_error(y_true: Any, y_pred: Any, sample_weight: Any = None) -> float:
         return float(np.average(y_true != y_pred, weights=sample_weight))
 
-    metric = black_box(weighted_error, labels=True)
+    metric = black_box(weighted_error, higher_is_better=False, labels=True)
     scores, targets = [0.0, 1.0, 2.0, 3.0], [0, 1, 0, 1]
     assert best_threshold(metric, scores, targets, [1, 3, 1, 1]) == 0.5
     assert best_threshold(metric, scores, targets, [1, 1, 3, 1]) == 2.5
@@ -215,7 +215,7 @@ def test_a_black_box_that_takes_columns_is_given_them() -> None:
     def missed(y_true: Any, y_pred: Any, amount: Any) -> float:
         return float((amount * (y_true != y_pred)).sum())
 
-    metric = black_box(missed, labels=True, columns=["amount"])
+    metric = black_box(missed, higher_is_better=False, labels=True, columns=["amount"])
     scores = [0.0, 1.0, 2.0, 3.0]
     assert best_threshold(metric, scores, [[0, 1.0], [1, 3.0], [0, 1.0], [1, 1.0]]) == 0.5
     assert best_threshold(metric, scores, [[0, 1.0], [1, 1.0], [0, 3.0], [1, 1.0]]) == 2.5

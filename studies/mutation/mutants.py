@@ -76,7 +76,7 @@ FIELDS_LEFT_ALONE = frozenset({"annotation", "returns", "decorator_list", "type_
 
 @dataclass(frozen=True)
 class Mutant:
-    """One fault: where it is, what it changes, and the tree to compile."""
+    """One fault: where it is, what it changes, its key in the log, and the tree to compile."""
 
     module: str
     function: str
@@ -88,30 +88,25 @@ class Mutant:
 
 
 def mutants(module: str, source: str) -> Iterator[Mutant]:
-    """Yield every mutant of a module; the key of one changes only if the function around it does."""
+    """Yield every mutant of a module; its key changes if the function around it does, not if the module moves."""
     seen: Counter[str] = Counter()
-    for node, function in _nodes(ast.parse(source)):
+    for node, around in _nodes(ast.parse(source)):
         for operator, replacement in _faults(node):
-            name = getattr(function, "name", "module")
+            name = getattr(around, "name", "module")
             change = f"{_shown(node)} -> {_shown(replacement)}"
             seen[f"{name}: {change}"] += 1
             label = f"{name}: {change} #{seen[f'{name}: {change}']}"
-            # A module's own statements are hashed one by one: a change of one function leaves the others alone.
-            digest = hashlib.sha256(_text(function or node).encode()).hexdigest()[:12]
+            digest = hashlib.sha256(_text(around).encode()).hexdigest()[:12]
             place = (node.lineno, node.col_offset, type(node))  # type: ignore[attr-defined]
             tree: Any = _Replaced(place, _text(node), replacement).visit(ast.parse(source))
-            yield Mutant(module, name, place[0], operator, label, f"{module}/{digest}/{label}", tree)
+            yield Mutant(module, name, place[0], operator, label, f"{digest}/{label}", tree)
 
 
-def _nodes(tree: ast.Module) -> Iterator[tuple[ast.AST, ast.AST | None]]:
-    """Yield every expression and statement that may be faulty, with the outermost function or class around it."""
+def _nodes(tree: ast.Module) -> Iterator[tuple[ast.AST, ast.AST]]:
+    """Yield every expression and statement that may be faulty, with the function, method or statement around it."""
     for statement in tree.body:
-        outer = statement if isinstance(statement, (ast.FunctionDef, ast.ClassDef)) else None
-        if isinstance(outer, ast.ClassDef):
-            for part in outer.body:
-                yield from ((node, part if isinstance(part, ast.FunctionDef) else None) for node in _inside(part))
-        else:
-            yield from ((node, outer) for node in _inside(statement))
+        for part in statement.body if isinstance(statement, ast.ClassDef) else [statement]:
+            yield from ((node, part) for node in _inside(part))
 
 
 def _inside(node: ast.AST) -> Iterator[ast.AST]:
