@@ -33,8 +33,8 @@ Array = NDArray[Any]
 LOG = logging.getLogger(__name__)
 CELLS = 1 << 24
 """Encoded cells that are in memory at a time where rows are scored."""
-TARGET = "\0target"
-"""What the target is called beside the features; no column of a table has this name."""
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+"""Sets the hashes of rows of different targets apart."""
 FEW = 30
 """Positive rows below which the metric on validation rows is mostly noise."""
 
@@ -198,14 +198,16 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
     def _by_chance(self, features: pd.DataFrame, targets: Array) -> NDArray[np.int64]:
         """Return the validation rows of a split by chance; equal rows of a small table are on the same side."""
         seed, share = seed_of(self.random_state), self.validation_fraction
-        alike = features.assign(**{TARGET: targets}).groupby([*features.columns, TARGET], dropna=False, sort=False)
-        distinct = len(alike)
-        if len(features) > MERGED_ROWS or len(features) > MOST_EQUAL * distinct:
+        if len(features) > MERGED_ROWS:
             return split(targets, seed, test=0.0, validation=share).validation
-        number = alike.ngroup().to_numpy()
-        first = np.unique(number, return_index=True)[1]
-        chosen = split(targets[first], seed, test=0.0, validation=share).validation
-        return np.flatnonzero(np.isin(number, chosen))
+        cells = pd.util.hash_pandas_object(features, index=False).to_numpy()
+        keys = cells + np.unique(targets, return_inverse=True)[1].astype(np.uint64) * GOLDEN
+        _, first, number = np.unique(keys, return_index=True, return_inverse=True)
+        if len(features) > MOST_EQUAL * len(first):
+            return split(targets, seed, test=0.0, validation=share).validation
+        order = np.argsort(first)  # distinct rows as they come, so that a table without equal rows is split as it is
+        chosen = split(targets[first[order]], seed, test=0.0, validation=share).validation
+        return np.flatnonzero(np.isin(number, order[chosen]))
 
     def _validation(
         self, groups: pd.Series[Any] | None, times: pd.Series[Any] | None, targets: Array
