@@ -244,7 +244,7 @@ def test_fields_of_the_recipe_are_parameters(recipe: Recipe | str) -> None:
 def test_a_field_that_there_is_not_is_named() -> None:
     with pytest.raises(ValueError, match="recipe: expected fields of Recipe, got epochs"):
         MetricClassifier().set_params(recipe__epochs=3)
-    with pytest.raises(ValueError, match="rounds: expected a whole number of at least 0, got -1"):
+    with pytest.raises(ValueError, match="rounds: expected an integer of at least 0, got -1"):
         MetricClassifier().set_params(recipe__rounds=-1)
     with pytest.raises(ValueError, match="Invalid parameter 'epochs'"):
         MetricClassifier().set_params(epochs=3)
