@@ -51,8 +51,9 @@ def children(process: int) -> list[int]:
 
 
 @pytest.mark.slow
-def test_a_few_cases_of_each_attack_are_clean(tmp_path: Path) -> None:
+def test_a_few_cases_of_each_attack_are_clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = ("folders", "inputs", "kills", "specs", "servers")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     run(*names, "--cases", FEW, "--work", tmp_path, "--out", tmp_path / "figures.json", code=None)
     stored = figures.stored(tmp_path / "figures.json")
     assert {name: stored[name]["examples"] for name in names} == {name: [] for name in names}
@@ -60,6 +61,7 @@ def test_a_few_cases_of_each_attack_are_clean(tmp_path: Path) -> None:
         assert stored[name]["cases"] == stored[name][verdicts.USED] + stored[name][verdicts.REFUSED] == FEW
         assert stored[name]["command"] == f"python -m reliability.run {name} --cases={FEW}"
         assert stored[name]["made_by"]["metricgrad"]
+    assert not list(tmp_path.glob("metricgrad-attack-*"))
 
 
 def test_a_few_fits_leave_no_tensor_thread_or_file_behind(tmp_path: Path) -> None:

@@ -11,9 +11,11 @@ import os
 import shlex
 import signal
 import sys
+import tempfile
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -118,7 +120,19 @@ def attack(
         for name, part in parts.items()
         for cases in batches(left[name])
     ]
-    run_jobs(jobs, WORKERS, until, Progress(journals, wanted))
+    with own_temporary_folder():
+        run_jobs(jobs, WORKERS, until, Progress(journals, wanted))
+
+
+@contextmanager
+def own_temporary_folder() -> Iterator[None]:
+    """Let workers make their temporary files in one folder, which goes with all that those who are killed leave."""
+    with tempfile.TemporaryDirectory(prefix="metricgrad-attack-", ignore_cleanup_errors=True) as folder:
+        tempfile.tempdir = folder
+        try:
+            yield
+        finally:
+            tempfile.tempdir = None
 
 
 def batches(cases: list[int]) -> list[list[int]]:
@@ -215,7 +229,8 @@ def one_case(parts: dict[str, ModuleType], asked: argparse.Namespace) -> int:
         _prepare([part], asked.work)
         alone = Journal(asked.work / "one.jsonl", {"key": time.time()})
         attempt = partial(part.attempt, asked.work, asked.seed)
-        run_jobs([Job(alone, attempt, [asked.case], part.SECONDS)], 1, time.monotonic() + 600, lambda: None)
+        with own_temporary_folder():
+            run_jobs([Job(alone, attempt, [asked.case], part.SECONDS)], 1, time.monotonic() + 600, lambda: None)
         outcomes.append(alone.cases[asked.case]["outcome"])
         print(f"{name} {asked.case}: {alone.cases[asked.case]!r}")
     return GOES_WRONG if UNCLEAN in outcomes else 0
