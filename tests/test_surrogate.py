@@ -165,10 +165,11 @@ def test_scores_measured_from_the_top_keep_their_order_and_put_the_highest_row_i
     scores, targets, weights = rows
     placed = standardised(scores, targets, weights, "top")
     present = weights > 0
-    assert torch.equal(placed[present].argsort(stable=True), scores[present].argsort(stable=True))
+    ordered = placed[present][scores[present].argsort(stable=True)]
+    assert bool((ordered.diff() > -1e-12).all())  # equal scores may end a last bit apart, by where they are in memory
     highest = placed[present].max()
     assert_same((1.5 * highest).asinh(), torch.tensor(REACH, dtype=torch.float64))
-    assert torch.equal(placed[present] == highest, scores[present] == scores[present].max())
+    assert torch.equal(placed[present] > highest - 1e-12, scores[present] == scores[present].max())
 
 
 def test_scores_measured_from_the_top_tell_the_first_two_rows_apart_however_close() -> None:
