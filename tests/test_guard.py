@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +15,7 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor, nn
 
 from metricgrad.baselines import CrossEntropy
-from metricgrad.guard import Guard, Rows, Verdict, loss_of, scores_of
+from metricgrad.guard import Guard, Rows, Verdict, exact_scores, loss_of, scores_of
 from metricgrad.loss import SurrogateLoss
 from metricgrad.metrics import Metric, auc, f1, get_metric
 from metricgrad.model import build_model
@@ -141,6 +142,80 @@ def test_the_error_of_anything_is_a_number(n: int, seed: int) -> None:
     y = (torch.rand(n, generator=generator) < 0.2).float()
     for metric in (auc, f1.best):
         assert 0 <= standard_error(metric, one, other, y, draws=8) <= 1
+
+
+def test_the_error_of_equal_models_is_not_asked_for() -> None:
+    verdict, _ = judged(0.5, 0.5, margin=1.0)
+    assert (verdict.followed, verdict.gain) == (False, 0)
+    assert math.isnan(verdict.error)
+
+
+@pytest.mark.parametrize(
+    ("metric", "proxy"), [("auc", "cross-entropy"), ("ndcg", "LambdaRank"), ("spearman", "squared error")]
+)
+def test_a_verdict_names_the_proxy_of_the_task(metric: str, proxy: str) -> None:
+    assert Guard(table(), get_metric(metric), RECIPE).choose(learned=True).proxy == proxy
+
+
+def test_offsets_and_weights_have_their_say_in_the_error() -> None:
+    generator, metric = torch.Generator().manual_seed(0), get_metric("macro_f1")
+    one_hot = torch.nn.functional.one_hot(torch.randint(3, (600,), generator=generator), 3).float()
+    safe, bold = (sharp * one_hot + torch.randn(600, 3, generator=generator) for sharp in (0.8, 1.2))
+    weights = (torch.arange(600) < 150).float()
+    shifted = torch.tensor([4.0, 0.0, -4.0])
+
+    def error(w: Tensor | None, rows: slice = slice(None), shift: Tensor | float = 0.0) -> float:
+        validation = Rows(torch.zeros(600, 1)[rows], one_hot[rows], None if w is None else w[rows])
+        return Guard(validation, metric, Recipe())._error(safe[rows] + shift, bold[rows] + shift)
+
+    assert error(None, shift=shifted) == pytest.approx(error(None), rel=0.1)
+    # Rows of no weight say nothing: a quarter of the rows, twice the error.
+    assert error(weights) == pytest.approx(error(None, slice(150)), rel=0.35)
+    assert error(weights) > 1.5 * error(None)
+
+
+# ---- scores --------------------------------------------------------------------------------------------------------
+
+
+class Recorded(nn.Module):
+    """A model that notes how many rows it is given at a time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: list[int] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.rows.append(x.shape[:-1].numel())
+        return x.sum(-1)
+
+
+def test_many_rows_are_scored_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("metricgrad.guard.CHUNK", 4)
+    model, x = Recorded(), torch.randn(10, 3)
+    torch.testing.assert_close(scores_of(model, x), x.sum(-1))
+    assert model.rows == [4, 4, 2]
+    model.rows.clear()
+    torch.testing.assert_close(scores_of(model, x.view(2, 5, 3)), x.sum(-1).view(2, 5))
+    assert model.rows == [10]
+
+
+@pytest.mark.parametrize("outputs", [(), (3,)])
+@pytest.mark.parametrize("shape", [(11,), (3, 5)])
+def test_exact_scores_are_those_of_each_row_alone_in_double(
+    shape: tuple[int, ...], outputs: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("metricgrad.guard.CHUNK", 4)
+    layers = [nn.Linear(2, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, *(outputs or (1,)))]
+    model = nn.Sequential(*layers) if outputs else nn.Sequential(*layers, nn.Flatten(0))
+    model(torch.randn(50, 2))  # statistics of the batch norm
+    x, before = torch.randn(*shape, 2), deepcopy(model.state_dict())
+    found = exact_scores(model, x)
+    alone = deepcopy(model).double().eval()
+    expected = torch.cat([alone(row[None].double()) for row in x.reshape(-1, 2)]).view(*shape, *outputs)
+    assert found.dtype == torch.float64
+    torch.testing.assert_close(found, expected.detach(), rtol=1e-12, atol=1e-12)
+    assert model.training
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
 # ---- rows in sets of their own -------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from metricgrad.loss import SurrogateLoss
 from metricgrad.metrics import auc, f1
 from metricgrad.model import build_model
 from metricgrad.recipe import Recipe
-from metricgrad.trainer import train
+from metricgrad.trainer import scores_of_present, train, trust_on
 
 QUICK = Recipe(warmup=6, rounds=4, surrogate_steps=2, set_size=50, refine_sets=4, trust=-1.0, check_every=1)
 State = dict[str, Tensor]
@@ -163,11 +163,13 @@ def test_validation_rows_are_looked_at_as_often_as_asked_and_at_the_end() -> Non
     assert [done.number for done in rounds if math.isfinite(done.validation)] == [3, 6, 7]
 
 
-def test_a_frozen_surrogate_is_never_refined() -> None:
+@pytest.mark.parametrize("trust", [0.9, -0.5])
+def test_a_frozen_surrogate_is_never_refined(trust: float) -> None:
+    torch.manual_seed(0)
     loss = Recorder(frozen=True)
     before = state_of(loss.surrogate)
     with pytest.warns(UserWarning, match=r"surrogate of AUC is not faithful yet: .* cosine .* was -?0\.\d+, below"):
-        trained(loss, replace(QUICK, trust=0.9))
+        trained(loss, replace(QUICK, trust=trust))
     assert "surrogate" not in loss.calls
     assert same(before, loss.surrogate.state_dict())
 
@@ -323,6 +325,45 @@ def test_sets_that_are_all_alike_ask_for_no_trust() -> None:
     loss = Recorder()
     trained(loss, replace(QUICK, set_size=300, noise=0.0, trust=0.99, surrogate_steps=0))
     assert "surrogate" not in loss.calls
+
+
+def test_sets_whose_losses_hardly_differ_beside_the_range_of_the_surrogate_have_no_correlation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def near(y_true: Any, y_score: Any) -> float:
+        return float(y_score.mean())
+
+    generator = torch.Generator().manual_seed(0)
+    scores, targets = torch.randn(6, 50, generator=generator), (torch.arange(50) % 2).float().expand(6, 50)
+    loss = SurrogateLoss(black_box(near, higher_is_better=False), "scratch")
+    spread = float(loss.metric(scores, targets).std(correction=0))
+    for low in (0.0, -1000.0):
+        loss.surrogate.low.fill_(low)
+        loss.surrogate.high.fill_(low + 1.0)
+        monkeypatch.setattr("metricgrad.trainer.ALIKE", 0.9 * spread)
+        assert math.isfinite(trust_on(loss, scores, targets, None))
+        monkeypatch.setattr("metricgrad.trainer.ALIKE", 1.1 * spread)
+        assert math.isnan(trust_on(loss, scores, targets, None))
+    monkeypatch.setattr("metricgrad.trainer.ALIKE", loss.fidelity(scores, targets)["spread"])
+    assert math.isfinite(trust_on(loss, scores, targets, None))
+
+
+def test_what_pads_a_set_scores_zero_and_stays_out_of_batch_statistics() -> None:
+    x, w = torch.randn(2, 4, 3, generator=torch.Generator().manual_seed(0)), torch.ones(2, 4)
+    x[1, 2:], w[1, 2:] = 1e6, 0.0
+    rows = x.reshape(8, 3)[:6]
+    model, alone = (nn.Sequential(nn.BatchNorm1d(3), nn.Flatten(1), Sum()) for _ in range(2))
+    scores = scores_of_present(model, x, w)
+    torch.testing.assert_close(scores.reshape(8)[:6], alone(rows))
+    assert scores[1, 2:].tolist() == [0, 0]
+    assert same(model.state_dict(), alone.state_dict())
+
+
+class Sum(nn.Module):
+    """The sum of features."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.sum(-1)
 
 
 # ---- the guard -----------------------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "threshold": ("test_threshold.py",),
     "splits": ("test_splits.py",),
     "loss": ("test_loss.py",),
-    "guard": ("test_guard.py", "test_trainer.py"),
+    "guard": ("test_guard.py", "test_trainer.py", "test_experiments.py"),
     "trainer": ("test_trainer.py", "test_fleet.py"),
     "protocols": ("test_protocols.py",),
 }
