@@ -387,6 +387,14 @@ def test_a_metric_without_a_known_range_stretches_the_output() -> None:
     assert loss.fidelity(*sets[0])["spearman"] > 0.7
 
 
+def test_a_loss_is_set_to_training_unless_told_otherwise_and_its_surrogate_never_is() -> None:
+    loss = SurrogateLoss("auc")
+    for said, training in (((False,), False), ((), True), ((True,), True)):
+        assert loss.train(*said) is loss
+        assert loss.training is training
+        assert not loss.surrogate.training
+
+
 def test_the_output_is_stretched_once_and_never_that_of_a_surrogate_with_a_range_of_its_own() -> None:
     given = Surrogate(SurrogateLoss(black_box(profit, higher_is_better=True), "scratch").surrogate.construction)
     given.low.fill_(-3.0)

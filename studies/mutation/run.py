@@ -41,7 +41,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "formulas": ("test_metrics.py", "test_metrics_oracles.py"),
     "threshold": ("test_threshold.py",),
     "splits": ("test_splits.py",),
-    "loss": ("test_loss.py",),
+    "loss": ("test_loss.py", "test_learned_counts.py"),
     "guard": ("test_guard.py", "test_trainer.py", "test_experiments.py"),
     "trainer": ("test_trainer.py", "test_fleet.py"),
     "protocols": ("test_protocols.py",),
