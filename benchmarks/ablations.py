@@ -19,16 +19,16 @@ import pandas as pd
 import torch
 
 from asking import command, parser_of
-from metricgrad.experiments import prepared
-from metricgrad.fleet import Member, train_fleet
-from metricgrad.guard import Rows
-from metricgrad.metric_estimator import make_loss
-from metricgrad.metrics import get_metric
-from metricgrad.model import build_model
-from metricgrad.recipe import get_recipe
-from metricgrad.resampling import standard_error
-from metricgrad.results import Store
-from metricgrad.threshold import best_threshold
+from metricgrad.estimators.metric_estimator import make_loss
+from metricgrad.evaluation.store import Store
+from metricgrad.metrics.registry import get_metric
+from metricgrad.metrics.resampling import standard_error
+from metricgrad.metrics.thresholds import best_threshold
+from metricgrad.paper.experiments import prepared
+from metricgrad.training.ensemble_trainer import Member, train_fleet
+from metricgrad.training.networks import build_model
+from metricgrad.training.recipe import get_recipe
+from metricgrad.training.selection import Rows
 from win import CELL, RATES, ROWS, share_saved, signed_rank
 
 RESULTS = Path(__file__).parents[1] / "results" / "parts.jsonl"

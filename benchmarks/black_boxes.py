@@ -27,16 +27,16 @@ import torch
 from torch import nn
 
 from asking import command, parser_of
-from metricgrad.baselines import BASELINES
-from metricgrad.guard import Guard, Rows, exact_scores
-from metricgrad.metric_estimator import make_loss
-from metricgrad.metrics import Metric
-from metricgrad.model import build_model
-from metricgrad.progress import work_bar
-from metricgrad.recipe import Recipe
-from metricgrad.results import Store
-from metricgrad.threshold import best_threshold
-from metricgrad.trainer import train
+from metricgrad.estimators.metric_estimator import make_loss
+from metricgrad.evaluation.store import Store
+from metricgrad.losses.binary import BASELINES
+from metricgrad.metrics.registry import Metric
+from metricgrad.metrics.thresholds import best_threshold
+from metricgrad.reporting.progress import work_bar
+from metricgrad.training.networks import build_model
+from metricgrad.training.recipe import Recipe
+from metricgrad.training.selection import Guard, Rows, exact_scores
+from metricgrad.training.trainer import train
 
 ROOT = Path(__file__).parents[1]
 BOXES = ROOT / "examples" / "black_boxes"

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from black_boxes import BOXES, CALLS, RECIPE, RESULTS, ROWS, names
-from metricgrad.results import Store
+from metricgrad.evaluation.store import Store
 from own_loops import RESULTS as LOOPS
 from when_tables import markdown, wrapped
 

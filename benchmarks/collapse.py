@@ -20,15 +20,15 @@ import numpy as np
 import torch
 
 from asking import command, parser_of
-from metricgrad.guard import Guard, Rows, scores_of
-from metricgrad.metric_estimator import make_loss
-from metricgrad.metrics import builtin_metrics, get_metric
-from metricgrad.model import build_model
-from metricgrad.progress import work_bar
-from metricgrad.recipe import Recipe
-from metricgrad.resampling import standard_error
-from metricgrad.results import Store
-from metricgrad.trainer import train
+from metricgrad.estimators.metric_estimator import make_loss
+from metricgrad.evaluation.store import Store
+from metricgrad.metrics.registry import builtin_metrics, get_metric
+from metricgrad.metrics.resampling import standard_error
+from metricgrad.reporting.progress import work_bar
+from metricgrad.training.networks import build_model
+from metricgrad.training.recipe import Recipe
+from metricgrad.training.selection import Guard, Rows, scores_of
+from metricgrad.training.trainer import train
 
 RESULTS = Path(__file__).parents[1] / "results" / "collapse.jsonl"
 ROWS = {"train": 8_000, "validation": 4_000, "test": 20_000}

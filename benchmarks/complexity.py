@@ -24,13 +24,13 @@ from scipy.optimize import nnls
 from torch import nn
 
 from measuring import in_turns, made_up_table, own_word, store, stored
-from metricgrad.guard import Rows
-from metricgrad.loss import SurrogateLoss
-from metricgrad.model import PAPER_WIDTHS, build_model, mlp
-from metricgrad.recipe import RECIPES
-from metricgrad.rendering import Grid, Word, as_markdown
-from metricgrad.surrogate import CONSTRUCTIONS
-from metricgrad.trainer import train
+from metricgrad.paper.rendering import Grid, Word, as_markdown
+from metricgrad.surrogate.loss import SurrogateLoss
+from metricgrad.surrogate.network import CONSTRUCTIONS
+from metricgrad.training.networks import PAPER_WIDTHS, build_model, mlp
+from metricgrad.training.recipe import RECIPES
+from metricgrad.training.selection import Rows
+from metricgrad.training.trainer import train
 
 NAME = "complexity"
 PICTURE = Path(__file__).parents[1] / "docs" / "images" / "runtime.png"

@@ -17,17 +17,18 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from metricgrad import SurrogateLoss, datasets, get_metric
-from metricgrad.baselines import CrossEntropy
-from metricgrad.bundle import bundled_index
-from metricgrad.guard import Rows
-from metricgrad.metrics import PAPER
-from metricgrad.model import build_model
-from metricgrad.recipe import Recipe
-from metricgrad.results import provenance
-from metricgrad.sampling import SetSampler
-from metricgrad.splits import split
-from metricgrad.trainer import train
+from metricgrad import SurrogateLoss, get_metric
+from metricgrad.losses.binary import CrossEntropy
+from metricgrad.metrics.registry import PAPER
+from metricgrad.paper import datasets
+from metricgrad.provenance import provenance
+from metricgrad.surrogate.pretrained import bundled_index
+from metricgrad.surrogate.synthetic import SetSampler
+from metricgrad.training.networks import build_model
+from metricgrad.training.recipe import Recipe
+from metricgrad.training.selection import Rows
+from metricgrad.training.splits import split
+from metricgrad.training.trainer import train
 
 DATASETS = ("a9a", "ijcnn1", "covtype")
 STEPS = {"linear": 0.01, "mlp": 0.001}

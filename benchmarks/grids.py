@@ -18,13 +18,13 @@ from pathlib import Path
 import torch
 
 from measuring import FOLDER, claim, in_turns, middle, processor_seconds, ratio, seconds, store
-from metricgrad.experiments import BUDGETS, Run, execute, jobs_of, prepared, table_runs
-from metricgrad.grid import run_grid
-from metricgrad.guard import Guard
-from metricgrad.metric_estimator import make_loss
-from metricgrad.metrics import get_metric
-from metricgrad.model import build_model
-from metricgrad.trainer import train
+from metricgrad.estimators.metric_estimator import make_loss
+from metricgrad.evaluation.grid import run_grid
+from metricgrad.metrics.registry import get_metric
+from metricgrad.paper.experiments import BUDGETS, Run, execute, jobs_of, prepared, table_runs
+from metricgrad.training.networks import build_model
+from metricgrad.training.selection import Guard
+from metricgrad.training.trainer import train
 
 
 def cut(share: float) -> tuple[tuple[str, int], ...]:

@@ -21,12 +21,12 @@ import torch
 
 from measuring import FOLDER, claim, in_turns, made_up_table, middle, own_word, ratio, say, spread, store
 from metricgrad import MetricClassifier
-from metricgrad.guard import Guard, Rows
-from metricgrad.metric_estimator import make_loss
-from metricgrad.metrics import get_metric
-from metricgrad.model import build_model
-from metricgrad.recipe import RECIPES
-from metricgrad.trainer import train
+from metricgrad.estimators.metric_estimator import make_loss
+from metricgrad.metrics.registry import get_metric
+from metricgrad.training.networks import build_model
+from metricgrad.training.recipe import RECIPES
+from metricgrad.training.selection import Guard, Rows
+from metricgrad.training.trainer import train
 
 SIZES = (10_000, 100_000, 1_000_000, 5_000_000)
 FEATURES = 8

@@ -22,7 +22,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from metricgrad.results import provenance
+from metricgrad.provenance import provenance
 
 FOLDER = Path(__file__).parents[1] / "results" / "benchmarks"
 CPU_INFO = Path("/proc/cpuinfo")

@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from measuring import FOLDER, claim, in_turns, middle, own_word, processor_seconds, ratio, say, store
-from metricgrad.metrics import Metric, builtin_metrics
+from metricgrad.metrics.registry import Metric, builtin_metrics
 
 Contestant = Callable[[Any, Any], Any]
 BARS = {"sklearn": 100.0, "torchmetrics": 10.0, "sklearn, one set": 1.0}

@@ -22,8 +22,8 @@ from torch import nn
 
 from measuring import FOLDER, claim, in_turns, made_up_table, middle, own_word, ratio, store
 from metricgrad import MetricClassifier
-from metricgrad.model import PAPER_WIDTHS, mlp
-from metricgrad.recipe import RECIPES, Recipe
+from metricgrad.training.networks import PAPER_WIDTHS, mlp
+from metricgrad.training.recipe import RECIPES, Recipe
 
 BARS = {1: 2.5, 10: 1.5}
 """Times the widths of the paper's network, and how many times as long training for a metric may take."""

@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 
 from asking import command, parser_of
-from metricgrad.results import Store
+from metricgrad.evaluation.store import Store
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results" / "own_loops.jsonl"

@@ -23,15 +23,15 @@ import torch
 from torch import Tensor, nn
 
 from measuring import FOLDER, in_turns, middle, own_word, ratio, say, store
-from metricgrad.baselines import CrossEntropy
-from metricgrad.draws import Draws
-from metricgrad.experiments import prepared
-from metricgrad.guard import Rows, scores_of
-from metricgrad.metric_estimator import make_loss
-from metricgrad.metrics import get_metric
-from metricgrad.model import build_model
-from metricgrad.recipe import RECIPES
-from metricgrad.trainer import Follower, train
+from metricgrad.estimators.metric_estimator import make_loss
+from metricgrad.losses.binary import CrossEntropy
+from metricgrad.metrics.registry import get_metric
+from metricgrad.paper.experiments import prepared
+from metricgrad.training.loader import Draws
+from metricgrad.training.networks import build_model
+from metricgrad.training.recipe import RECIPES
+from metricgrad.training.selection import Rows, scores_of
+from metricgrad.training.trainer import Follower, train
 
 BATCHES = (100, 1_000)
 PATIENCE = 5.0

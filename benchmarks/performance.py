@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 
 from asking import in_place
 from measuring import FOLDER, bar_of, stored
-from metricgrad.records import FILE
-from metricgrad.results import Store
-from metricgrad.swift import PAYS
+from metricgrad.evaluation.records import FILE
+from metricgrad.evaluation.store import Store
+from metricgrad.training.compiled_steps import PAYS
 from performance_tables import (
     goal_table,
     growth_table,
@@ -226,8 +226,9 @@ check of the surrogate, weighs more than in a whole fit.
 NOT_COMPILED = f"""## Where torch.compile is used
 
 The paper's recipe takes 300,000 rounds of thirteen tiny steps. From {PAYS:,} steps on, a fleet of surrogates with a
-learned g has whole steps compiled (`swift.py`, [decision 17](decisions/0017-whole-steps-compiled.md)). The default
-recipe has too few steps to pay for compiling, and `fit` never compiles.
+learned g has whole steps compiled (`training/compiled_steps.py`,
+[decision 17](decisions/0017-whole-steps-compiled.md)). The default recipe has too few steps to pay for compiling, and
+`fit` never compiles.
 """
 
 ROUNDS = """## Rounds of the paper
@@ -311,8 +312,8 @@ THREADS = """## Threads
 
 `fit` gives torch one thread while it trains a model whose steps take less than {worth} million multiplications, and
 then as many as before; a network with other layers than dense ones is left to the user's setting. Jobs of `--jobs`,
-`compare` and the grid have one thread each, always, so that no core is asked for twice (`tests/test_threads.py`,
-`tests/test_grid.py`).
+`compare` and the grid have one thread each, always, so that no core is asked for twice
+(`tests/training/test_threads.py`, `tests/evaluation/test_grid.py`).
 
 {table}
 

@@ -17,11 +17,11 @@ from rich.table import Table
 
 from asking import command, parser_of
 from metricgrad import get_metric
-from metricgrad.experiments import Run
-from metricgrad.progress import work_bar
-from metricgrad.records import FILE, read_records
-from metricgrad.reproduce import Plan, carry_out
-from metricgrad.results import Store
+from metricgrad.evaluation.records import FILE, read_records
+from metricgrad.evaluation.store import Store
+from metricgrad.paper.experiments import Run
+from metricgrad.paper.reproduce import Plan, carry_out
+from metricgrad.reporting.progress import work_bar
 
 DATASETS = ("ijcnn1", "a9a", "codrna", "covtype")
 METRICS = ("f1", "average_precision", "auc", "mcc")

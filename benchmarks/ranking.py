@@ -28,18 +28,18 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from metricgrad.guard import Guard, Rows, loss_of, scores_of
-from metricgrad.metric_estimator import make_loss
-from metricgrad.metrics import Metric, get_metric
-from metricgrad.model import build_model
-from metricgrad.progress import work_bar
-from metricgrad.queries import members, queries_of
-from metricgrad.query_losses import QUERY_LOSSES
-from metricgrad.recipe import Recipe, get_recipe
-from metricgrad.results import Store
-from metricgrad.splits import split
-from metricgrad.table import centre_and_scale, scaled
-from metricgrad.trainer import train
+from metricgrad.estimators.metric_estimator import make_loss
+from metricgrad.estimators.queries import members, queries_of
+from metricgrad.evaluation.store import Store
+from metricgrad.losses.ranking import QUERY_LOSSES
+from metricgrad.metrics.registry import Metric, get_metric
+from metricgrad.reporting.progress import work_bar
+from metricgrad.training.data import centre_and_scale, scaled
+from metricgrad.training.networks import build_model
+from metricgrad.training.recipe import Recipe, get_recipe
+from metricgrad.training.selection import Guard, Rows, loss_of, scores_of
+from metricgrad.training.splits import split
+from metricgrad.training.trainer import train
 from ranking_page import PAGE, RESULTS, page
 
 DATASETS = ("mq2008", "lambdarank_example")

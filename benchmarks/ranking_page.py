@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from metricgrad.metrics import get_metric
-from metricgrad.results import Store
+from metricgrad.evaluation.store import Store
+from metricgrad.metrics.registry import get_metric
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results" / "ranking.jsonl"

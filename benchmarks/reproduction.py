@@ -13,12 +13,11 @@ from statistics import median
 
 import complexity
 from measuring import stored
-from metricgrad import paper
-from metricgrad.comparison import Comparison, compare
-from metricgrad.ranking import rank_methods
-from metricgrad.recipe import RECIPES
-from metricgrad.records import Record, Setting, read_records, settings
-from metricgrad.rendering import (
+from metricgrad.evaluation.ranks import rank_methods
+from metricgrad.evaluation.records import Record, Setting, read_records, settings
+from metricgrad.paper import printed as paper
+from metricgrad.paper.against_printed import Comparison, compare
+from metricgrad.paper.rendering import (
     Grid,
     Word,
     as_markdown,
@@ -29,7 +28,8 @@ from metricgrad.rendering import (
     ranking_grid,
     table_grid,
 )
-from metricgrad.tables import losses, table1, table2, table3
+from metricgrad.paper.tables import losses, table1, table2, table3
+from metricgrad.training.recipe import RECIPES
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results" / "reproduction"

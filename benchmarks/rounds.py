@@ -24,15 +24,17 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from direct import Direct, stratified
 from measuring import FOLDER, claim, in_turns, middle, own_word, ratio, say, store
-from metricgrad import get_metric, stacked, swift
-from metricgrad.draws import Draws
-from metricgrad.experiments import Parts, prepared
-from metricgrad.fleet import Fleet, Member
-from metricgrad.metric_estimator import make_loss
-from metricgrad.model import build_model
-from metricgrad.paper import LOSSES
-from metricgrad.recipe import RECIPES, Recipe
-from metricgrad.trainer import train
+from metricgrad import get_metric
+from metricgrad.estimators.metric_estimator import make_loss
+from metricgrad.paper.experiments import Parts, prepared
+from metricgrad.paper.printed import LOSSES
+from metricgrad.training import compiled_steps as swift
+from metricgrad.training import ensemble as stacked
+from metricgrad.training.ensemble_trainer import Fleet, Member
+from metricgrad.training.loader import Draws
+from metricgrad.training.networks import build_model
+from metricgrad.training.recipe import RECIPES, Recipe
+from metricgrad.training.trainer import train
 
 BAR = 8.0
 """How many times the rounds a second of the direct way a single run is to reach."""

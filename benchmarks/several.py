@@ -23,11 +23,11 @@ from rich.console import Console
 
 from asking import command, in_place, parser_of
 from metricgrad import MetricClassifier, Recipe, get_metric
-from metricgrad.labels import known_labels
-from metricgrad.progress import work_bar
-from metricgrad.rendering import Grid, Word, as_markdown, as_rich
-from metricgrad.results import Store
-from metricgrad.splits import split
+from metricgrad.estimators.labels import known_labels
+from metricgrad.evaluation.store import Store
+from metricgrad.paper.rendering import Grid, Word, as_markdown, as_rich
+from metricgrad.reporting.progress import work_bar
+from metricgrad.training.splits import split
 
 CLASSES = ("macro_f1", "multiclass_balanced_error", "multiclass_mcc", "cohen_kappa", "mean_iou", "macro_auc")
 LABELS = (

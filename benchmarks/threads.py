@@ -16,12 +16,12 @@ from typing import Any
 import torch
 
 from measuring import FOLDER, in_turns, made_up_table, middle, own_word, ratio, store
-from metricgrad.baselines import CrossEntropy
-from metricgrad.guard import Rows
-from metricgrad.model import PAPER_WIDTHS, build_model
-from metricgrad.recipe import Recipe
-from metricgrad.threads import WORTH, work_of
-from metricgrad.trainer import train
+from metricgrad.losses.binary import CrossEntropy
+from metricgrad.training.networks import PAPER_WIDTHS, build_model
+from metricgrad.training.recipe import Recipe
+from metricgrad.training.selection import Rows
+from metricgrad.training.threads import WORTH, work_of
+from metricgrad.training.trainer import train
 from overhead import wide
 
 FEATURES = 100

@@ -11,9 +11,9 @@ from pathlib import Path
 import pandas as pd
 
 from ablations import DEFAULT, VARIANTS
-from metricgrad.ranking import holm
-from metricgrad.records import Record, read_records
-from metricgrad.results import Store
+from metricgrad.evaluation.ranks import holm
+from metricgrad.evaluation.records import Record, read_records
+from metricgrad.evaluation.store import Store
 from when_pictures import LABELS, SAID, at
 from win import BOOSTED, CELL, METRICS, PUBLISHED, RATES, RIVAL, ROWS, gains, losses, signed_rank
 

@@ -23,12 +23,12 @@ from rich.table import Table
 from scipy.stats import ttest_1samp, wilcoxon
 
 from asking import command, parser_of
-from metricgrad.experiments import BOOSTED, Run
-from metricgrad.progress import work_bar
-from metricgrad.ranking import holm
-from metricgrad.records import FILE, Record, read_records
-from metricgrad.reproduce import Plan, carry_out
-from metricgrad.results import Store
+from metricgrad.evaluation.ranks import holm
+from metricgrad.evaluation.records import FILE, Record, read_records
+from metricgrad.evaluation.store import Store
+from metricgrad.paper.experiments import BOOSTED, Run
+from metricgrad.paper.reproduce import Plan, carry_out
+from metricgrad.reporting.progress import work_bar
 
 DATASETS = ("a9a", "ccfraud", "codrna", "covtype", "ijcnn1", "porto", "skin", "susy")
 METRICS = (

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from metricgrad import SurrogateLoss, get_metric
-from metricgrad.baselines import CrossEntropy, LovaszHinge, SoftF1
+from metricgrad.losses.binary import CrossEntropy, LovaszHinge, SoftF1
 
 SIDE = 32
 jaccard = get_metric("jaccard")

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from browsing import opened, started
 from hypothesis import HealthCheck, settings
 from playwright.sync_api import Browser, Page
-
-from browsing import opened, started
 
 torch.set_num_threads(1)
 

@@ -1,5 +1,5 @@
 """`python -m metricgrad` is the command `metricgrad`."""
 
-from metricgrad.cli import app
+from metricgrad.cli.app import app
 
 app(prog_name="metricgrad")

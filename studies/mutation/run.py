@@ -38,13 +38,13 @@ ROOT = Path(__file__).parents[2]
 LOG, SUMMARY = ROOT / "results" / "mutation.jsonl", ROOT / "results" / "mutation.json"
 EQUIVALENT = Path(__file__).with_name("equivalent.json")
 TESTS: dict[str, tuple[str, ...]] = {
-    "formulas": ("test_metrics.py", "test_metrics_oracles.py"),
-    "threshold": ("test_threshold.py",),
-    "splits": ("test_splits.py",),
-    "loss": ("test_loss.py", "test_learned_counts.py"),
-    "guard": ("test_guard.py", "test_trainer.py", "test_experiments.py"),
-    "trainer": ("test_trainer.py", "test_fleet.py"),
-    "protocols": ("test_protocols.py",),
+    "metrics.binary_formulas": ("metrics/test_registry.py", "metrics/test_metrics_oracles.py"),
+    "metrics.thresholds": ("metrics/test_thresholds.py",),
+    "training.splits": ("training/test_splits.py",),
+    "surrogate.loss": ("surrogate/test_loss.py", "surrogate/test_count_emulator.py"),
+    "training.selection": ("training/test_selection.py", "training/test_trainer.py", "paper/test_experiments.py"),
+    "training.trainer": ("training/test_trainer.py", "training/test_ensemble_trainer.py"),
+    "paper.protocols": ("paper/test_protocols.py",),
 }
 """Modules below `metricgrad.` and their tests below `tests/`, fast ones first; a module's own examples come before."""
 HEAVY = [
@@ -235,7 +235,7 @@ def _done(record: dict[str, Any] | None, again: bool) -> bool:
 
 def summary() -> dict[str, Any]:
     """Count the outcomes by module, and name the survivors: those that change no result with the reason."""
-    from metricgrad.results import provenance
+    from metricgrad.provenance import provenance
 
     known = stored()
     reasons: dict[str, dict[str, str]] = json.loads(EQUIVALENT.read_text())

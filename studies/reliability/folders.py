@@ -20,7 +20,7 @@ import torch
 from numpy.random import Generator, default_rng
 
 from metricgrad import TableClassifier, load
-from metricgrad.folder import STATE, WEIGHTS
+from metricgrad.tabular.persistence import STATE, WEIGHTS
 from reliability.damage import DAMAGES
 from reliability.tables import MODELS, save_models, small_table
 from reliability.verdicts import of_call, of_command, worse

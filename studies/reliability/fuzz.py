@@ -1,7 +1,7 @@
 """Fuzz the metrics against their oracles and store the figures: PYTHONPATH=studies python -m reliability.fuzz
 
-The examples are spread over all properties of tests/test_metrics_oracles.py. Each property is written down when it is
-done, so that after a stop the same command goes on with the others.
+The examples are spread over all properties of tests/metrics/test_metrics_oracles.py. Each property is written down
+when it is done, so that after a stop the same command goes on with the others.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from metricgrad.results import provenance
+from metricgrad.provenance import provenance
 from reliability import figures
 from reliability.workers import Journal
 
 ROOT = Path(__file__).parents[2]
-TESTS = "tests/test_metrics_oracles.py"
+TESTS = "tests/metrics/test_metrics_oracles.py"
 EXAMPLES = 100_000
 
 

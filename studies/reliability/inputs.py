@@ -17,9 +17,9 @@ import pandas as pd
 from numpy.random import Generator, default_rng
 from sklearn.datasets import dump_svmlight_file
 
-from metricgrad.columns import infer_columns
-from metricgrad.formats import Layout, read_blocks, read_parquet
-from metricgrad.reading import read_table
+from metricgrad.paper.formats import Layout, read_blocks, read_parquet
+from metricgrad.tabular.io import read_table
+from metricgrad.tabular.schema import infer_columns
 from reliability.damage import DAMAGES
 from reliability.tables import save_models, small_table
 from reliability.verdicts import REFUSED, of_call, of_command, worse

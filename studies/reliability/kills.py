@@ -22,13 +22,13 @@ import numpy as np
 from numpy.random import default_rng
 
 from metricgrad import load, save
-from metricgrad.cache import checked_digest
-from metricgrad.cache import prepare as prepare_cache
-from metricgrad.formats import Layout, read_parquet
-from metricgrad.prediction import write_predictions
-from metricgrad.report import write_report
-from metricgrad.results import Store
-from metricgrad.sources import File, Source
+from metricgrad.evaluation.store import Store
+from metricgrad.paper.cache import checked_digest
+from metricgrad.paper.cache import prepare as prepare_cache
+from metricgrad.paper.formats import Layout, read_parquet
+from metricgrad.paper.report import write_report
+from metricgrad.paper.sources import File, Source
+from metricgrad.tabular.batch_predict import write_predictions
 from reliability.tables import save_models, small_table
 from reliability.verdicts import UNCLEAN, USED, Verdict
 from reliability.workers import as_record

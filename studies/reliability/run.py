@@ -25,7 +25,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from metricgrad.results import provenance
+from metricgrad.provenance import provenance
 from reliability import figures, folders, growth, inputs, kills, servers, specs
 from reliability.verdicts import REFUSED, UNCLEAN, USED
 from reliability.workers import Job, Journal, run_jobs

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from metricgrad.metric_specs import read_metric
+from metricgrad.metrics.parse import read_metric
 from reliability.hostile_texts import texts
 from reliability.tables import save_models
 from reliability.verdicts import REFUSED, UNCLEAN, USED, Verdict, of_call, of_command, worse

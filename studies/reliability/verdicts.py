@@ -10,7 +10,7 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from metricgrad.cli import app
+from metricgrad.cli.app import app
 
 USED, REFUSED, UNCLEAN = "used", "refused", "unclean"
 LONGEST = 2_000

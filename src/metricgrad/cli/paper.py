@@ -1,0 +1,186 @@
+"""The commands for people who read the paper: data, reproduce, report. Imports sit inside, as in `app.py`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from metricgrad.cli.table import command_line
+from metricgrad.reporting.terminal import echo
+
+if TYPE_CHECKING:
+    from metricgrad.paper.datasets import TableRow
+
+PROBLEM = 2
+"""Exit code where input is bad or a job has failed."""
+
+
+def data(
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Folder of Parquet files to look in first; METRICGRAD_DATA if not given.")
+    ] = None,
+) -> None:
+    """Show Table 1: the datasets held here beside the paper's, and what is missing or partial."""
+    from rich.table import Table
+
+    from metricgrad.paper.datasets import table1
+    from metricgrad.reporting.screen import Screen
+
+    rows = table1(data_dir)
+    table = Table(title="Table 1: ours / the paper's (- where there is none)")
+    table.add_column("dataset", no_wrap=True)
+    for heading in ("rows", "features", "positive"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("state")
+    for row in rows:
+        table.add_row(row.name, *_counts(row), _state(row))
+    Screen().print(table)
+    for row in rows:
+        for note in _notes(row):
+            echo(f"{row.name}: {note}")
+
+
+def _counts(row: TableRow) -> tuple[str, str, str]:
+    """Write rows, features and positive share, each ours / the paper's."""
+    both = (row.ours, row.paper)
+    return (
+        " / ".join(f"{there.rows:,}" if there else "-" for there in both),
+        " / ".join(f"{there.features}" if there else "-" for there in both),
+        " / ".join(f"{there.positive_share:.2%}" if there else "-" for there in both),
+    )
+
+
+def _state(row: TableRow) -> str:
+    """Write whether a dataset is complete, a subset, missing or unreadable, and whether its hash is not a known one."""
+    word = row.status.partition(":")[0]
+    return word if row.verified or row.ours is None else f"{word}, unverified"
+
+
+def _notes(row: TableRow) -> list[str]:
+    """Write what is missing from a dataset, how to get it, and why it differs from the paper's."""
+    state, _, detail = row.status.partition(": ")
+    detail = f"a subset, {detail}" if state == "subset" else detail.removeprefix(f"{row.name} ")
+    return [note for note in (detail, row.remark) if note]
+
+
+# ---- the paper, made again -----------------------------------------------------------------------------------------
+
+
+def reproduce(
+    target: Annotated[str, typer.Argument(help="table1, table2, table3, figure1, figure2, figure3 or all.")],
+    protocol: Annotated[str, typer.Option(help="How models are scored: honest, paper or both.")] = "honest",
+    datasets: Annotated[str | None, typer.Option(help="Names with commas; the paper's that are held here.")] = None,
+    metrics: Annotated[str | None, typer.Option(help="Names with commas; all of the table.")] = None,
+    methods: Annotated[str | None, typer.Option(help="Names with commas; all of the table.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="How many, from 0 on; 2 quick, 3 standard, 1 paper.")] = None,
+    budget: Annotated[str, typer.Option(help="quick (minutes), standard (hours) or paper (300,000 rounds).")] = "quick",
+    recipe: Annotated[str | None, typer.Option(help="default or paper; paper for the budget of that name.")] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="Rounds of Algorithm 1, instead of the budget's.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Model steps in all, instead of the budget's.")] = None,
+    model: Annotated[str, typer.Option(help="mlp (the paper's), small or linear.")] = "mlp",
+    results: Annotated[Path, typer.Option(help="Folder of the results; run again to go on.")] = Path(
+        "metricgrad-results"
+    ),
+    jobs: Annotated[int | None, typer.Option(min=1, help="Jobs at a time; one a core.")] = None,
+    engine: Annotated[str, typer.Option(help="local, ray or dask.")] = "local",
+    address: Annotated[str | None, typer.Option(help="Of a Ray or Dask cluster; else one is started here.")] = None,
+) -> None:
+    """Make the paper's tables and figures again, ours beside theirs; stop at any time, run again to go on."""
+    from metricgrad.evaluation.records import FILE
+    from metricgrad.evaluation.store import Store
+    from metricgrad.paper.experiments import TABLES
+    from metricgrad.paper.reproduce import FIGURES, carry_out, draw, make_plan
+
+    plan = make_plan(
+        target,
+        protocol=protocol,
+        datasets=_names(datasets),
+        metrics=_names(metrics),
+        methods=_names(methods),
+        seeds=seeds,
+        budget=budget,
+        recipe=recipe,
+        rounds=rounds,
+        steps=steps,
+        model=model,
+    )
+    if target in ("table1", "all"):
+        data()
+    for figure in FIGURES:
+        if target in (figure, "all"):
+            dataset, metric = (_names(datasets) or ["digits8"])[0], (_names(metrics) or ["f1"])[0]
+            echo(f"drawing {figure} ...", err=True)
+            for file in draw(figure, results, dataset, metric, plan.recipe):
+                echo(f"{figure}: {file}")
+    if not plan.runs:
+        return
+    if plan.absent:
+        echo(f"Left out, for they are not held here: {', '.join(plan.absent)}.", err=True)
+    store = Store(results / FILE)
+    called = command_line()
+    _carry_out(carry_out(plan, store, command=called, engine=engine, n_jobs=jobs, address=address), store)
+    _show_tables(store, [name for name in TABLES if target in (name, "all")], plan)
+    _write_report(results, results / "index.html")
+
+
+def _names(text: str | None) -> list[str] | None:
+    """Split names at commas, but not inside brackets: precision_at(0.02) is one name."""
+    return None if text is None else [name.strip() for name in re.split(r",(?![^(]*\))", text) if name.strip()]
+
+
+def _carry_out(progress: Any, store: Any) -> None:
+    """Run a plan with a bar; a stop says how to go on."""
+    from metricgrad.evaluation.grid import JobsFailed
+    from metricgrad.reporting.progress import work_bar
+
+    with work_bar() as report:
+        try:
+            for done, total in progress:
+                report("runs", done, total)
+        except KeyboardInterrupt:
+            echo(f"Every finished run is in {store.path}; the same command goes on from there.", err=True)
+            raise
+        except JobsFailed as error:
+            echo(*f"metricgrad: error: {error}".splitlines(), "The same command tries them again.", err=True)
+            raise typer.Exit(PROBLEM) from None
+
+
+def _show_tables(store: Any, wanted: list[str], plan: Any) -> None:
+    """Print the tables a plan was made for, and how they compare with the paper's."""
+    from metricgrad.evaluation.records import Setting
+    from metricgrad.paper import tables
+    from metricgrad.paper.against_printed import compare
+    from metricgrad.paper.rendering import as_rich, comparison_grid, table_grid
+    from metricgrad.reporting.screen import Screen
+
+    setting = Setting.of(plan.runs[0].as_dict())
+    console = Screen() if Screen().is_terminal else Screen(width=160)
+    for protocol in plan.protocols:
+        for name in wanted:
+            table = getattr(tables, name)(store, protocol, setting, plan.datasets)
+            console.print(as_rich(table_grid(table)))
+            comparison = compare(table)
+            if comparison.cells:
+                console.print(as_rich(comparison_grid(comparison)))
+
+
+def _write_report(results: Path, out: Path) -> None:
+    """Write the page about a results folder, and say where it is."""
+    from metricgrad.paper.report import write_report
+
+    count = write_report(results, out)
+    echo(f"{count:,} runs are in {results}: open {out}.")
+
+
+# ---- the report ----------------------------------------------------------------------------------------------------
+
+
+def report(
+    results: Annotated[Path, typer.Argument(help="Folder that holds runs.jsonl.", show_default=False)],
+    out: Annotated[Path | None, typer.Option(help="The page to write; index.html in that folder.")] = None,
+) -> None:
+    """Write one page about a results folder: tables that sort, ranks, training, figures; it needs no network."""
+    _write_report(results, out or (results if results.is_dir() else results.parent) / "index.html")

@@ -1,0 +1,266 @@
+"""What estimators trained for a metric share: checks, scaling, seeds, following a loss by rounds, and a card."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import datetime
+from numbers import Integral, Real
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import validate_data
+from torch import nn
+
+from metricgrad.losses.binary import BASELINES
+from metricgrad.losses.default import proxy_for
+from metricgrad.losses.ranking import QUERY_LOSSES
+from metricgrad.metrics.callable import as_metric
+from metricgrad.metrics.registry import Metric
+from metricgrad.reporting.cards import card, small_line
+from metricgrad.reporting.progress import shown_rounds
+from metricgrad.surrogate.loss import SurrogateLoss
+from metricgrad.surrogate.pretraining import Progress
+from metricgrad.training.data import centre_and_scale, chunks, scaled
+from metricgrad.training.networks import Scorer
+from metricgrad.training.recipe import RECIPES, Recipe, get_recipe
+from metricgrad.training.selection import Guard, Rows, Verdict
+from metricgrad.training.threads import threads_for
+from metricgrad.training.trainer import Round, train
+
+METHODS = ("sl-r", "sl-s", "sl-u")
+RECIPE = "recipe__"
+"""What the names of parameters begin with that are fields of the recipe."""
+DTYPES = (np.float64, np.float32)
+Array = NDArray[Any]
+
+
+class Trained(NamedTuple):
+    """A trained network, what every round did, whether it was stopped, and which model was kept."""
+
+    network: Scorer
+    history: list[Round]
+    interrupted: bool
+    verdict: Verdict | None
+
+
+class NestedRecipe(BaseEstimator):  # type: ignore[misc]
+    """An estimator whose recipe has parameters of its own, such as `recipe__rounds`, that can be set and searched."""
+
+    recipe: Recipe | str
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters, and with `deep` the fields of the recipe too."""
+        found: dict[str, Any] = super().get_params(deep)
+        if deep and (isinstance(self.recipe, Recipe) or (isinstance(self.recipe, str) and self.recipe in RECIPES)):
+            found |= {f"{RECIPE}{name}": value for name, value in asdict(get_recipe(self.recipe)).items()}
+        return found
+
+    def set_params(self, **params: Any) -> Any:
+        """Set parameters; a field of the recipe makes a new recipe."""
+        changes = {name.removeprefix(RECIPE): value for name, value in params.items() if name.startswith(RECIPE)}
+        super().set_params(**{name: value for name, value in params.items() if not name.startswith(RECIPE)})
+        if changes:
+            self.recipe = get_recipe(self.recipe, **changes)
+        return self
+
+    def _get_params_html(self, deep: bool = True, *rest: Any, **more: Any) -> Any:
+        """Show the recipe as it was given, not field by field."""
+        return super()._get_params_html(False, *rest, **more)
+
+
+class MetricEstimator(NestedRecipe):
+    """An estimator trained for a metric; its subclasses say what a table is, and what is predicted."""
+
+    metric: Any
+    method: str
+    validation_fraction: float
+    standardise: bool | None
+    verbose: bool
+    callback: Callable[[Round], object] | None
+    time_limit: float | None
+    network_: Scorer
+    history_: list[Round]
+    interrupted_: bool
+    validation_loss_: float
+    centre_: Array
+    scale_: Array
+    _for_text = "encode it first"
+
+    def _check_training(self, methods: tuple[str, ...]) -> None:
+        if self.callback is not None and not callable(self.callback):
+            raise TypeError(f"callback: expected a function of a Round or None, got {self.callback!r}")
+        if self.method not in methods:
+            raise ValueError(f"method: expected one of {', '.join(methods)}, got {self.method!r}")
+        if not (is_finite(self.validation_fraction) and 0 < self.validation_fraction < 1):
+            raise ValueError(
+                f"validation_fraction: expected a number between 0 and 1, got {self.validation_fraction!r}"
+            )
+        if self.time_limit is not None and not (is_finite(self.time_limit) and self.time_limit > 0):
+            raise ValueError(f"time_limit: expected a positive number of seconds or None, got {self.time_limit!r}")
+
+    def _checked(self, X: Any, *y: Any, **how: Any) -> Any:
+        """Have scikit-learn check features, and targets if given; name the estimator that takes text."""
+        try:
+            return validate_data(self, X, *y, accept_sparse="csr", dtype=DTYPES, **how)
+        except (TypeError, ValueError) as error:
+            got = _not_numbers(X)
+            if not got:
+                raise
+            raise ValueError(f"X: expected numbers, got {got}; {self._for_text}") from error
+
+    def _scale_of(self, X: Any, weights: Array | None, training: Array) -> tuple[Array, Array]:
+        """Return centre and scale of every feature over the rows trained on, if the recipe or the user says so."""
+        if get_recipe(self.recipe).standardise if self.standardise is None else self.standardise:
+            return centre_and_scale(X, weights, training)
+        return np.zeros(X.shape[1]), np.ones(X.shape[1])
+
+    def _follow(
+        self, loss: nn.Module, network: Scorer, rows: Rows, kept: Rows, metric: Metric, recipe: Recipe, seed: int
+    ) -> Trained:
+        """Train a network by rounds, until the end, the time limit, the word of the callback or Ctrl-C."""
+        torch.manual_seed(seed)  # dropout must not depend on the loss: every method starts from the same warm-up
+        guard = Guard(kept, metric, recipe)
+        rounds = train(network, loss, rows, recipe, guard=guard, seed=seed)
+        history: list[Round] = []
+        interrupted = False
+        try:
+            with threads_for(network, recipe.set_size * recipe.sets):
+                for done in shown_rounds(rounds, metric) if self.verbose else rounds:
+                    history.append(done)
+                    if self._is_enough(done):
+                        interrupted = done.number < done.of or done.phase != "rounds"
+                        break
+        except KeyboardInterrupt:
+            interrupted = True
+            warnings.warn("fit: stopped by the user; the best model so far is kept", stacklevel=4)
+        rounds.close()
+        # In double, a row scores the same whatever rows lie beside it; a module of the user's stays as it is.
+        return Trained(network.double() if network.name else network, history, interrupted, guard.verdict)
+
+    def _is_enough(self, done: Round) -> bool:
+        """Call back, and return whether to stop: because the callback returned True, or the time is up."""
+        answer = None if self.callback is None else self.callback(done)
+        stopped = isinstance(answer, (bool, np.bool_)) and bool(answer)  # not any object that a logger may return
+        return stopped or (self.time_limit is not None and done.seconds >= self.time_limit)
+
+    def _raw_scores(self, X: Any) -> torch.Tensor:
+        """Return what the network says of rows, some at a time: `(rows,)`."""
+        X = self._checked(X, reset=False)
+        parts = (torch.from_numpy(scaled(X[rows], self.centre_, self.scale_)) for rows in chunks(X.shape[0]))
+        return torch.cat([scores_in_double(self.network_, part) for part in parts])
+
+    # ---- being shown and kept --------------------------------------------------------------------------------------
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "callback": None}
+
+    def _repr_html_inner(self) -> str:
+        return str(super()._repr_html_inner()) + self._card()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        shown: dict[str, str] = super()._repr_mimebundle_(**kwargs)
+        return {kind: text + self._card() if kind == "text/html" else text for kind, text in shown.items()}
+
+    def _facts(self) -> dict[str, str]:
+        """Return what the card says first."""
+        return {"method": self.method}
+
+    def _card(self) -> str:
+        """Return what fitting found, for notebooks; nothing before it."""
+        if not hasattr(self, "validation_loss_"):
+            return ""
+        metric, facts = as_metric(self.metric), self._facts()
+        checked = [done for done in self.history_ if math.isfinite(done.validation)]
+        kept = min(checked, key=lambda done: done.validation, default=None)
+        if kept is not None:
+            facts["checkpoint kept"] = f"step {kept.steps:,} of {self.history_[-1].steps:,} ({kept.phase})"
+        if self.interrupted_:
+            facts["training"] = "stopped before its end"
+        points = [(done.steps, metric.value(done.validation)) for done in checked]
+        dot = None if kept is None else (kept.steps, metric.value(kept.validation))
+        drawn = small_line(points, dot, f"{metric.label} on validation rows while training")
+        return card(f"{metric.shown(self.validation_loss_)} on validation rows", facts, drawn)
+
+
+def make_loss(method: str, metric: Metric, recipe: Recipe, progress: Progress | None = None) -> nn.Module:
+    """Build the loss of a method: a baseline, or a surrogate that starts and learns as the paper's modes do."""
+    by_hand = {**BASELINES, **QUERY_LOSSES}
+    if method == "cross-entropy":
+        return proxy_for(metric.task)
+    if method in by_hand:
+        return by_hand[method]()
+    return SurrogateLoss(
+        metric,
+        "scratch" if method == "sl-s" else "universal",
+        frozen=method == "sl-u",
+        form=recipe.form,
+        construction=None if recipe.construction == "default" else recipe.construction,
+        learning_rate=recipe.surrogate_rate,
+        clip=recipe.clip,
+        relational=recipe.relational,
+        progress=progress,
+    )
+
+
+@torch.no_grad()
+def scores_in_double(network: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """Score rows in evaluation mode and in the precision of the network; in double whatever that is."""
+    network.eval()
+    dtype = next(network.parameters()).dtype
+    return torch.cat([network(x[rows].to(dtype)).double() for rows in chunks(len(x))])
+
+
+def check_fit(network: Scorer, x: torch.Tensor) -> None:
+    """Raise an error that names the model if it cannot score two rows of the table."""
+    try:
+        network.eval()(x)
+    except RuntimeError as error:
+        raise ValueError(
+            f"model: expected a module that scores {x.shape[1]} features in single precision, got {error}"
+        ) from error
+
+
+def seed_of(random_state: Any) -> int:
+    """Return the seed in what scikit-learn calls a random state; None is 0."""
+    if random_state is None:
+        return 0
+    if isinstance(random_state, Integral):
+        if random_state < 0:
+            raise ValueError(f"random_state: expected zero or more, got {random_state}")
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def _not_numbers(X: Any) -> str:
+    """Name the first column or cell that is text, a category of text or a date; nothing if there is none."""
+    frame = X.to_pandas() if hasattr(X, "to_pandas") else X
+    if isinstance(frame, pd.DataFrame):
+        found = ((name, next(filter(_is_no_number, column), None)) for name, column in frame.items())
+        return next((f"{cell!r} in the column {name!r}" for name, cell in found if cell is not None), "")
+    cells = np.array(X, dtype=object).ravel() if isinstance(X, (list, tuple, np.ndarray)) else ()
+    first = next(filter(_is_no_number, cells), None)
+    return "" if first is None else repr(first)
+
+
+def _is_no_number(cell: Any) -> bool:
+    """Whether a cell is a date, or text that is not a number either."""
+    if not isinstance(cell, str):
+        return isinstance(cell, datetime)
+    try:
+        float(cell)
+    except ValueError:
+        return True
+    return False
+
+
+def is_finite(value: Any) -> bool:
+    """Say whether a value is a finite number, and no truth value."""
+    return isinstance(value, Real) and value is not True and value is not False and math.isfinite(value)

@@ -1,0 +1,286 @@
+"""MetricRanker: a scikit-learn estimator that orders the documents of queries, trained for the metric of the order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from metricgrad.estimators.held_out import Joined, is_table, joined
+from metricgrad.estimators.metric_estimator import (
+    METHODS,
+    Array,
+    MetricEstimator,
+    check_fit,
+    make_loss,
+    scores_in_double,
+    seed_of,
+)
+from metricgrad.estimators.queries import Indices, members, queries_of, whole_queries
+from metricgrad.losses.ranking import QUERY_LOSSES
+from metricgrad.metrics.callable import as_metric
+from metricgrad.metrics.registry import Metric
+from metricgrad.metrics.tasks import RANKING
+from metricgrad.reporting.progress import work_bar
+from metricgrad.training.data import checked_weights, scaled
+from metricgrad.training.networks import build_model
+from metricgrad.training.recipe import Recipe, get_recipe
+from metricgrad.training.selection import Rows, loss_of
+from metricgrad.training.splits import split, split_at
+from metricgrad.training.trainer import Round
+
+
+class _Judged(NamedTuple):
+    """Grades of all rows, and the queries of those that are there."""
+
+    grades: Array
+    queries: list[Indices]
+
+    def rows(self, chosen: list[Indices], x: Array) -> Rows:
+        """Return some queries as tensors, of scaled features."""
+        places = np.concatenate(chosen)
+        sizes = np.cumsum([len(query) for query in chosen])[:-1]
+        own = members(np.split(np.arange(len(places)), sizes))
+        grades = torch.as_tensor(self.grades[places], dtype=torch.float32)
+        return Rows(torch.as_tensor(x[places]), grades, None, torch.as_tensor(own))
+
+
+class MetricRanker(MetricEstimator):
+    """Ranker trained directly for a metric of queries, by a surrogate of it that is learned along the way.
+
+    Parameters
+    ----------
+    metric : str or Metric
+        What an order is judged by: `"ndcg(10)"`, `"map"`, `"mrr"`, `"err"`; a query without two different grades
+        tells nothing and is left out everywhere.
+    method : str
+        `"sl-r"` (universal surrogate, refined), `"sl-s"` (from scratch), `"sl-u"` (universal, frozen), or one of
+        `metricgrad.query_losses`: `"ranknet"`, `"listnet"`, `"lambdarank"`.
+    model : {"mlp", "small", "linear"}, torch module or factory
+        The paper's network, 30 units, a linear model, a module (copied), or a callable `features -> module`.
+    recipe : Recipe or {"queries", "default", "paper"}
+        How to train; a set is a query.
+    validation_fraction : float
+        Share of the queries kept for choosing a checkpoint.
+    standardise : bool, optional
+        Centre and scale every feature first; as the recipe says if not given.
+    random_state : int, RandomState or None
+        Seed of the split, the weights and the draws; None is 0: the same data gives the same model.
+    verbose : bool
+        Show a progress bar.
+    callback : callable, optional
+        Called with every `Round` as it is done; if it returns True, training is stopped. It is not kept where the
+        estimator is pickled.
+    time_limit : float, optional
+        Seconds after which training is stopped, as Ctrl-C would stop it.
+
+    Attributes
+    ----------
+    network_ : torch module
+        The trained model, on scaled features.
+    history_ : list of Round
+        What every round did.
+    validation_loss_ : float
+        True loss of the chosen model, the mean over the validation queries.
+    interrupted_ : bool
+        Whether training was stopped, by Ctrl-C, the time limit or the callback; the best model until then is kept.
+    verdict_ : Verdict
+        Which model was kept, the one that followed the metric or the one that followed LambdaRank, and by how much.
+
+    Examples
+    --------
+    >>> from metricgrad import MetricRanker, Recipe
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(300, 4))
+    >>> y = (X[:, 0] + 0.5 * rng.normal(size=300)).round().clip(0, 2)
+    >>> ranker = MetricRanker("ndcg(5)", "listnet", "linear", Recipe(warmup=60, rounds=20, sets=8, learning_rate=0.03))
+    >>> ranker.fit(X, y, group=[10] * 30).score(X, y, group=[10] * 30) > 0.8
+    True
+    """
+
+    def __init__(
+        self,
+        metric: Any = "ndcg(10)",
+        method: str = "sl-r",
+        model: Any = "mlp",
+        recipe: Recipe | str = "queries",
+        validation_fraction: float = 0.2,
+        standardise: bool | None = None,
+        random_state: Any = None,
+        verbose: bool = False,
+        callback: Callable[[Round], object] | None = None,
+        time_limit: float | None = None,
+    ) -> None:
+        self.metric = metric
+        self.method = method
+        self.model = model
+        self.recipe = recipe
+        self.validation_fraction = validation_fraction
+        self.standardise = standardise
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callback = callback
+        self.time_limit = time_limit
+
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike,
+        group: ArrayLike | None = None,
+        qid: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        validation: Any = None,
+    ) -> MetricRanker:
+        """Train on the documents of queries.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (rows, features)
+            Features of every document, for its query.
+        y : array-like of shape (rows,)
+            Grades of at least 0; 0 is irrelevant.
+        group : array-like of shape (queries,), optional
+            Sizes of consecutive queries, as LightGBM takes them.
+        qid : array-like of shape (rows,), optional
+            The query of every row, instead of `group`.
+        sample_weight : array-like of shape (rows,), optional
+            A row of weight 0 is left out; the others have to weigh the same, for a document is shown once.
+        validation : (X, y, group) or array-like, optional
+            What to choose a checkpoint on: queries of their own, told apart as those to train on, by `group` or by
+            `qid`; or whole queries of those given, by the numbers of their rows or by True for each. A share of the
+            queries, `validation_fraction`, if not given.
+
+        Returns
+        -------
+        self
+        """
+        metric, recipe = _of_ranking(self.metric), get_recipe(self.recipe)
+        self._check_training((*METHODS, *QUERY_LOSSES))
+        seed = seed_of(self.random_state)
+        more = validation if is_table(validation) else None
+        if more is not None:
+            X, y, sample_weight, validation = _joined(X, y, sample_weight, more)
+        X, y = self._checked(X, y, ensure_min_samples=2, y_numeric=True)
+        grades = np.asarray(y)
+        table = _judged(grades, _queries(len(grades), group, qid, more), sample_weight)
+        training, held_out = self._parts(table, validation, seed)
+        self.centre_, self.scale_ = self._scale_of(X, None, np.concatenate(training))
+        x = scaled(X, self.centre_, self.scale_)
+        rows, kept = table.rows(training, x), table.rows(held_out, x)
+        loss_of(metric, rows, rows.y)  # grades that the metric does not take are refused before any work
+        with torch.random.fork_rng(devices=[]):
+            network = build_model(self.model, x.shape[1], seed)
+            check_fit(network, rows.x[:2])
+            torch.manual_seed(seed)
+            with work_bar() if self.verbose else nullcontext() as report:
+                loss = make_loss(self.method, metric, recipe, report)
+            trained = self._follow(loss, network, rows, kept, metric, recipe, seed)
+        self.network_, self.history_, self.interrupted_, self.verdict_ = trained
+        self.validation_loss_ = loss_of(metric, kept, scores_in_double(self.network_, kept.x))
+        return self
+
+    def _parts(self, table: _Judged, validation: ArrayLike | None, seed: int) -> tuple[list[Indices], list[Indices]]:
+        """Return the queries to train on and to choose on, only such as tell anything."""
+        telling = np.array([np.ptp(table.grades[query]) > 0 for query in table.queries])
+        if telling.sum() < 2:
+            raise ValueError(
+                f"y: expected two queries at least whose documents differ in grade, got {int(telling.sum())}"
+            )
+        if validation is None:
+            numbers = np.flatnonzero(telling)
+            parts = split(np.zeros(len(numbers)), seed, test=0.0, validation=self.validation_fraction)
+            training, held_out = numbers[parts.train], numbers[parts.validation]
+        else:
+            chosen = np.zeros(len(table.grades), bool)
+            chosen[split_at(validation, len(chosen)).validation] = True
+            whole = whole_queries(table.queries, chosen)
+            training, held_out = np.flatnonzero(telling & ~whole), np.flatnonzero(telling & whole)
+            if not len(training) or not len(held_out):
+                raise ValueError(
+                    "validation: expected queries whose documents differ in grade on both sides, got "
+                    f"{len(training)} to train on and {len(held_out)} to choose on"
+                )
+        return [table.queries[number] for number in training], [table.queries[number] for number in held_out]
+
+    def predict(self, X: Any) -> Array:
+        """Return a score for every document, `(rows,)`: within a query, the higher the better."""
+        check_is_fitted(self, "network_")
+        return np.asarray(self._raw_scores(X).numpy())
+
+    def score(
+        self,
+        X: Any,
+        y: ArrayLike,
+        group: ArrayLike | None = None,
+        qid: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> float:
+        """Return the mean of the metric over the queries that tell anything, as people know it (NDCG@10 0.72)."""
+        metric, scores = _of_ranking(self.metric), torch.as_tensor(self.predict(X))
+        grades = column_or_1d(y)
+        table = _judged(grades, queries_of(len(grades), group, qid), sample_weight)
+        if len(scores) != len(table.grades):
+            raise ValueError(f"y: expected a grade for each of {len(scores)} rows, got {len(table.grades)}")
+        rows = Rows(scores, torch.as_tensor(table.grades), None, torch.as_tensor(members(table.queries)))
+        value = float(metric.value(loss_of(metric, rows, scores)))
+        return value if metric.higher_is_better else -value
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.required = True
+        return tags
+
+
+def _of_ranking(spec: Any) -> Metric:
+    metric = as_metric(spec)
+    if metric.task != RANKING:
+        raise ValueError(f"metric: expected one of rankings (ndcg, map, mrr, err), got {metric.name!r}")
+    return metric
+
+
+def _joined(X: Any, y: ArrayLike, sample_weight: ArrayLike | None, validation: tuple[Any, ...]) -> Joined:
+    """Join queries to choose on to those to train on; where these have weights, those weigh as much."""
+    if len(validation) != 3:
+        raise ValueError("validation: expected (X, y, group), or (X, y, qid) where queries go by qid, got (X, y)")
+    if sample_weight is None:
+        return joined(X, y, None, validation)
+    heaviest = np.asarray(sample_weight, float).max(initial=0.0)
+    return joined(X, y, sample_weight, validation, np.full(len(validation[1]), heaviest))
+
+
+def _queries(
+    rows: int, group: ArrayLike | None, qid: ArrayLike | None, validation: tuple[Any, ...] | None
+) -> list[Indices]:
+    """Return the row numbers of every query; those of validation queries of one's own come last."""
+    if validation is None:
+        return queries_of(rows, group, qid)
+    more = len(validation[1])
+    named = {"group": validation[2]} if qid is None else {"qid": validation[2]}
+    try:
+        others = queries_of(more, **named)
+    except ValueError as error:
+        raise ValueError(f"validation: {error}") from error
+    return [*queries_of(rows - more, group, qid), *(query + rows - more for query in others)]
+
+
+def _judged(grades: Array, queries: list[Indices], sample_weight: ArrayLike | None) -> _Judged:
+    """Check grades and weights, and return the queries without the rows of weight zero."""
+    grades = np.asarray(grades, np.float64)
+    wrong = ~(np.isfinite(grades) & (grades >= 0))
+    if wrong.any():
+        raise ValueError(f"y: expected grades of at least 0, got {grades[wrong][0]:g}")
+    if sample_weight is not None:
+        weights = checked_weights(sample_weight, grades)
+        if np.ptp(weights[weights > 0]):
+            raise ValueError(
+                f"sample_weight: expected 0 or one other weight, for a document is shown once, got "
+                f"{weights[weights > 0].min():g} to {weights.max():g}"
+            )
+        queries = [query[weights[query] > 0] for query in queries]
+    return _Judged(grades, [query for query in queries if len(query)])

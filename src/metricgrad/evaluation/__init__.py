@@ -1,0 +1,1 @@
+"""Methods against each other on any split data."""

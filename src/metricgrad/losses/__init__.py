@@ -1,0 +1,1 @@
+"""Hand-made losses: `loss(scores, targets, weights)`."""

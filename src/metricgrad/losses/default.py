@@ -1,0 +1,71 @@
+"""The natural proxy of every task: the smooth loss that people train with where the metric has no gradient.
+
+It gives every model its start, and is the safe course that a learned loss has to beat on validation rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from metricgrad.losses.binary import CrossEntropy, row_mean
+from metricgrad.losses.ranking import LambdaRank
+from metricgrad.metrics.tasks import Task
+
+
+class LabelCrossEntropy(CrossEntropy):
+    """Cross-entropy of labels that come with columns for the metric, which it does not look at."""
+
+    def forward(self, scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
+        """Return the loss of all rows: scores `(..., n)`, targets `(..., n, t)`."""
+        return super().forward(scores, targets[..., 0], weights)
+
+
+class SoftmaxCrossEntropy(nn.Module):
+    """Weighted mean of minus the log-probability of the class of each row."""
+
+    def forward(self, scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
+        """Return the loss of all rows: `(..., n, c)` -> scalar."""
+        return row_mean(-(scores.log_softmax(-1) * targets.to(scores.dtype)).sum(-1), weights)
+
+
+class LabelwiseCrossEntropy(nn.Module):
+    """Weighted mean over rows of the logistic loss, averaged over labels."""
+
+    def forward(self, scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
+        """Return the loss of all rows: `(..., n, c)` -> scalar."""
+        each = F.binary_cross_entropy_with_logits(scores, targets.to(scores.dtype), reduction="none")
+        return row_mean(each.mean(-1), weights)
+
+
+class SquaredError(nn.Module):
+    """Weighted mean of squared errors."""
+
+    def forward(self, scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
+        """Return the loss of all rows: `(..., n)` -> scalar."""
+        return row_mean((scores - targets).square(), weights)
+
+
+PROXIES: dict[str, Callable[[], nn.Module]] = {
+    "binary": CrossEntropy,
+    "columns": LabelCrossEntropy,
+    "multiclass": SoftmaxCrossEntropy,
+    "multilabel": LabelwiseCrossEntropy,
+    "ranking": LambdaRank,
+    "regression": SquaredError,
+}
+
+NAMES = {"ranking": "LambdaRank", "regression": "squared error"}
+"""Of proxies that are not a cross-entropy."""
+
+
+def proxy_for(task: Task) -> nn.Module:
+    """Return the proxy of a task."""
+    return PROXIES[task.name]()
+
+
+def proxy_name(task: Task) -> str:
+    """Return what people call the proxy of a task."""
+    return NAMES.get(task.name, "cross-entropy")

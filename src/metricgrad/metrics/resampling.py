@@ -1,0 +1,74 @@
+"""How sure a difference on some rows is: the paired bootstrap."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from metricgrad.metrics.registry import Metric
+
+DRAWS = 64
+"""Resamples, where rows are few."""
+CELLS = 5_000_000
+"""Rows of all resamples together, where they are many."""
+LEAST = 16
+"""Resamples, however many rows there are."""
+AT_ONCE = 1_000_000
+"""Rows of resamples judged at a time."""
+
+
+@torch.no_grad()
+def standard_error(
+    metric: Metric,
+    first: Tensor,
+    second: Tensor,
+    targets: Tensor,
+    weights: Tensor | None = None,
+    *,
+    draws: int | None = None,
+    seed: int = 0,
+) -> float:
+    """Return the standard error of the difference between two losses of the same rows, drawn anew many times.
+
+    Every resample counts the rows anew, for both alike: by weights that sum to about one each (the Bayesian bootstrap,
+    which leaves no class out), or by drawing rows with replacement where the metric takes no weights.
+
+    Parameters
+    ----------
+    metric : Metric
+        What is judged by.
+    first, second : tensor of shape (rows,)
+        Scores of two models; with an axis more for several outputs.
+    targets, weights : tensor of shape (rows,)
+        Of the rows; weights if any. Where there are several sets, `(sets, n)`, whole sets are drawn anew.
+    draws : int, optional
+        How many resamples; by default 64, fewer for many rows or a costly metric.
+    seed : int
+        Of the resamples.
+    """
+    if first.ndim > metric.task.axes:
+        return _error_of_sets(metric, first, second, targets, weights)
+    rows, cells = len(targets), first.numel()
+    if draws is None:
+        draws = LEAST if metric.costly else max(min(DRAWS, CELLS // max(cells, 1)), LEAST)
+    generator = torch.Generator().manual_seed(seed)
+    differences = []
+    for part in torch.arange(draws).split(max(AT_ONCE // max(cells, 1), 1)):
+        shape = (len(part), rows)
+        if metric.takes_weights:
+            counts = torch.empty(shape, dtype=torch.float64).exponential_(generator=generator)
+            sets = (targets, counts if weights is None else counts * weights)
+            losses = [metric(s.double().expand(len(part), *s.shape), *sets) for s in (first, second)]
+        else:
+            drawn = torch.randint(rows, shape, generator=generator)
+            losses = [metric(scores.double()[drawn], targets[drawn]) for scores in (first, second)]
+        differences.append(losses[0] - losses[1])
+    return float(torch.cat(differences).std())
+
+
+def _error_of_sets(metric: Metric, first: Tensor, second: Tensor, targets: Tensor, weights: Tensor | None) -> float:
+    """Return the standard error of the mean difference over sets that tell anything."""
+    ones = torch.ones_like(metric.task.rows(first)) if weights is None else weights
+    told = metric.task.telling(targets, ones)
+    one, other = (metric(scores.double(), targets, weights)[told] for scores in (first, second))
+    return float((one - other).std() / max(len(one), 1) ** 0.5)

@@ -1,0 +1,1 @@
+"""A user's own table: read, encode, fit, save, predict."""

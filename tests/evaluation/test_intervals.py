@@ -1,0 +1,102 @@
+"""Intervals over repeated splits, against the formula, scipy and a simulation; and what is said of them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from metricgrad.evaluation.intervals import Interval, corrected_interval, sentence, signed
+from metricgrad.metrics.registry import get_metric
+
+F1, ERROR = get_metric("f1"), get_metric("error_rate")
+DIFFERENCES = st.lists(st.integers(-1000, 1000).map(lambda i: i / 1000), min_size=2, max_size=20)
+
+
+@given(DIFFERENCES, st.floats(0.01, 2))
+def test_the_interval_is_scipys_t_interval_widened_as_nadeau_and_bengio_say(given: list[float], ratio: float) -> None:
+    found = corrected_interval(given, ratio)
+    splits = len(given)
+    plain = stats.t.interval(0.95, splits - 1, loc=np.mean(given), scale=stats.sem(given)) if np.ptp(given) else (0, 0)
+    factor = math.sqrt((1 / splits + ratio) / (1 / splits))
+    assert found.mean == pytest.approx(np.mean(given))
+    assert found.high - found.low == pytest.approx(factor * (plain[1] - plain[0]), abs=1e-9)
+    assert found.high + found.low == pytest.approx(2 * found.mean, abs=1e-9)
+
+
+@given(DIFFERENCES, st.floats(0.01, 2))
+def test_turning_the_methods_round_turns_the_interval_round(given: list[float], ratio: float) -> None:
+    one, other = corrected_interval(given, ratio), corrected_interval([-d for d in given], ratio)
+    assert (other.low, other.high) == pytest.approx((-one.high, -one.low))
+    assert (one.better, one.worse) == (other.worse, other.better)
+    assert one.reliable == (one.better or one.worse)
+
+
+def test_overlapping_splits_fool_a_plain_interval_but_hardly_the_corrected_one() -> None:
+    """Two ways to guess a mean, on splits of one small table: how often do intervals hold the true difference?"""
+    rng = np.random.default_rng(0)
+    rows, splits, tables = 40, 10, 400
+    found = []
+    for _ in range(tables):
+        table, differences = rng.normal(size=rows), []
+        for _ in range(splits):
+            order = rng.permutation(rows)
+            train, test = table[order[8:]], table[order[:8]]
+            differences.append(((test - np.median(train)) ** 2).mean() - ((test - train.mean()) ** 2).mean())
+        found.append((corrected_interval(differences, 8 / 32), stats.sem(differences)))
+    true, reach = np.mean([interval.mean for interval, _ in found]), stats.t.ppf(0.975, splits - 1)
+    plain = np.mean([abs(interval.mean - true) <= reach * error for interval, error in found])
+    corrected = np.mean([interval.low <= true <= interval.high for interval, _ in found])
+    assert plain < 0.8
+    assert corrected > 0.9
+
+
+@pytest.mark.parametrize(
+    ("differences", "ratio", "level", "said"),
+    [
+        ([0.1], 0.25, 0.95, "differences: expected at least 2 finite numbers, one a split, got"),
+        ([0.1, float("nan")], 0.25, 0.95, "differences: expected at least 2 finite numbers"),
+        ([0.1, 0.2], 0.0, 0.95, "ratio: expected a positive number, got 0.0"),
+        ([0.1, 0.2], 0.25, 1.0, "level: expected a number between 0 and 1, got 1.0"),
+    ],
+)
+def test_what_has_no_interval_is_refused(differences: list[float], ratio: float, level: float, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        corrected_interval(differences, ratio, level)
+
+
+# ---- the sentence --------------------------------------------------------------------------------------------------
+
+
+def test_the_sentence_names_gain_rival_and_interval_and_advises_only_what_is_sure() -> None:
+    better, none, worse = Interval(0.031, 0.012, 0.049), Interval(0.004, -0.006, 0.014), Interval(-0.03, -0.05, -0.01)
+    assert sentence(F1, "ours", {"ce": better}) == "+0.031 F1 over ce, 95 % interval +0.012 to +0.049"
+    assert sentence(F1, "ours", {"ce": none}).startswith("no reliable difference: use ce (+0.004 F1, 95 % interval")
+    assert sentence(F1, "ours", {"ce": worse}) == "-0.030 F1 against ce, 95 % interval -0.050 to -0.010: use ce"
+
+
+def test_a_rival_that_surely_is_better_is_what_to_use_whatever_the_first_one_says() -> None:
+    main, trees = Interval(0.031, 0.012, 0.049), Interval(-0.03, -0.05, -0.01)
+    said = sentence(F1, "ours", {"ce": main, "trees": trees, "focal": Interval(-0.01, -0.03, 0.01)})
+    assert said.startswith("+0.031 F1 over ce, 95 % interval +0.012 to +0.049; trees is better than ours, +0.030 F1")
+    assert said.endswith("95 % interval +0.010 to +0.050: use trees")
+    none = sentence(F1, "ours", {"ce": Interval(0.0, -0.01, 0.01), "trees": trees})
+    assert "use ce" not in none
+    assert none.endswith("use trees")
+
+
+def test_a_gain_in_an_error_rate_is_a_fall() -> None:
+    assert signed(ERROR, Interval(0.02, 0.01, 0.03)) == ("-0.020", "-0.030", "-0.010")
+    assert sentence(ERROR, "ours", {"ce": Interval(0.02, 0.01, 0.03)}).startswith("-0.020 error rate over ce")
+
+
+@given(st.floats(-1e6, 1e6), st.floats(0, 1e3))
+def test_numbers_keep_signs_and_two_digits_that_count(mean: float, reach: float) -> None:
+    written = signed(F1, Interval(mean, mean - reach, mean + reach))
+    for text, value in zip(written, (mean, mean - reach, mean + reach), strict=True):
+        assert text[0] in "+-"
+        assert float(text.replace(",", "")) == pytest.approx(value, abs=max(0.06 * max(abs(mean) + reach, 1e-6), 1e-6))

@@ -1,0 +1,228 @@
+"""The report in a real browser: it sorts, filters, draws, and never asks for anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from browsing import PATIENCE, in_browser, opened
+from made_up import add, run, small
+from playwright.sync_api import Browser, Page
+
+from metricgrad.evaluation.records import Setting
+from metricgrad.paper import report
+from metricgrad.paper.tables import table2
+
+pytestmark = in_browser
+EVIL = "<script>alert(1)</script>"
+EVIL_METHOD = "</script><img src=x onerror=alert(2)>"
+TABLE = "#table2-honest-0"
+INK = "c => c.getContext('2d').getImageData(0, 0, c.width, c.height).data.filter(x => x).length"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("results")
+    store = small(folder)
+    add(store, run(EVIL, "f1", EVIL_METHOD), 0.2, subset=EVIL, command=EVIL)
+    add(store, run(EVIL, "f1", "sl-r"), 0.3)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(report, "WALK", (0, 1, 3))
+        report.write_report(store, folder / "index.html")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def file(folder: Path) -> Path:
+    return folder / "index.html"
+
+
+@pytest.fixture(scope="module")
+def drawn() -> str:
+    return "#convergence-plot svg path.mean"
+
+
+def column(page: Page, table: str, number: int) -> list[str]:
+    """Return the values, or the texts, of the rows of a table that can be seen."""
+    script = "(rows, n) => rows.filter(r => !r.hidden).map(r => r.cells[n].dataset.value ?? r.cells[n].textContent)"
+    return page.eval_on_selector_all(f"{table} tbody tr", script, number)
+
+
+# ---- tables --------------------------------------------------------------------------------------------------------
+
+
+def test_a_click_sorts_by_numbers_both_ways_and_missing_ones_come_last(page: Page, folder: Path) -> None:
+    heading = page.locator(f"{TABLE} thead th", has_text="AUC")
+    cells = table2(folder, "honest", Setting("mlp", "default")).cells
+    there = sorted(cell.mean for (_, metric, _), cell in cells.items() if metric == "auc" and cell.mean is not None)
+    for direction, expected in (("ascending", there), ("descending", there[::-1])):
+        heading.get_by_role("button").click()
+        assert heading.get_attribute("aria-sort") == direction
+        values = column(page, TABLE, 2)
+        assert [float(value) for value in values[: len(there)]] == pytest.approx(expected)
+        assert set(values[len(there) :]) == {""}
+    assert page.locator(f'{TABLE} th[aria-sort="none"]').count() == 9  # the column of what was kept is one
+
+
+def test_numbers_are_sorted_as_numbers_not_as_text(page: Page) -> None:
+    page.locator("#table1 thead th", has_text="the paper's").first.get_by_role("button").click()
+    assert column(page, "#table1", 2) == ["48842", "488565", "5000000", "", ""]
+
+
+def test_the_keyboard_sorts_by_name_and_back(page: Page) -> None:
+    button = page.locator(f"{TABLE} thead th", has_text="mode").get_by_role("button")
+    button.focus()
+    page.keyboard.press("Enter")
+    assert column(page, TABLE, 1)[0] == "SL-R"
+    page.keyboard.press("Space")
+    assert column(page, TABLE, 1)[0] == "SL-U"
+    outline = button.evaluate("b => getComputedStyle(b).outlineStyle")
+    assert outline == "solid"
+
+
+def test_rank_rows_stay_below_whatever_is_sorted(page: Page) -> None:
+    page.locator(f"{TABLE} thead th", has_text="F1").get_by_role("button").click()
+    assert page.locator(f"{TABLE} tfoot tr").count() == 3
+    assert page.locator(f"{TABLE} tfoot th").first.inner_text() == "mean rank"
+
+
+def test_words_and_selects_filter_rows_and_columns(page: Page) -> None:
+    whole = len(column(page, TABLE, 0))
+    page.fill("#filter-text", "susy")
+    assert column(page, TABLE, 1) == ["SL-U", "SL-R", "SL-S"]
+    assert page.locator("#shown").inner_text().startswith("4 of ")
+    page.select_option("#filter-method", "sl-s")
+    assert column(page, TABLE, 1) == ["SL-S"]
+    page.select_option("#filter-metric", "f1")
+    seen = page.locator(f"{TABLE} thead th:visible").evaluate_all("all => all.map(th => th.dataset.metric ?? '')")
+    assert seen == ["", "", "f1", ""]
+    page.click("#clear")
+    assert len(column(page, TABLE, 0)) == whole
+    page.select_option("#filter-dataset", "codrna")
+    assert set(column(page, TABLE, 0)) == {"Cod-RNA68 % of the rows"}
+
+
+def test_protocols_and_settings_are_shown_one_at_a_time(page: Page) -> None:
+    assert page.locator("[data-protocol='paper']:visible").count() == 0
+    page.select_option("#filter-protocol", "paper")
+    assert page.locator("#table2-paper-0").is_visible()
+    assert not page.locator(TABLE).is_visible()
+    page.select_option("#filter-protocol", "")
+    assert page.locator(TABLE).is_visible()
+    page.select_option("#filter-setting", "1")
+    assert page.locator("#table2-honest-1").is_visible()
+    assert not page.locator(TABLE).is_visible()
+
+
+# ---- plots ---------------------------------------------------------------------------------------------------------
+
+
+def test_convergence_is_drawn_and_changes_with_what_is_chosen(page: Page) -> None:
+    plot = page.locator("#convergence-plot svg")
+
+    def drawn() -> str | None:
+        return plot.locator("path.mean[data-method='sl-r']").first.get_attribute("d")
+
+    first = drawn()
+    assert first is not None
+    assert first.count("L") == 29
+    assert plot.locator("path.seed").count() == 3 * 2 * 5
+    page.select_option("#convergence-dataset", "susy")
+    second = drawn()
+    page.select_option("#convergence-metric", "f1")
+    third = drawn()
+    assert len({first, second, third}) == 3
+    page.select_option("#convergence-seed", "1")
+    assert plot.locator("path.seed").count() == 0
+    page.get_by_role("checkbox", name="SL-R").uncheck()
+    assert plot.locator("path.mean[data-method='sl-r']").count() == 0
+    assert "Susy" in (plot.get_attribute("aria-label") or "")
+
+
+def test_pointing_at_the_plot_shows_values(page: Page) -> None:
+    plot, tip = page.locator("#convergence-plot svg"), page.locator("#convergence-tip")
+    assert tip.is_hidden()
+    plot.hover()
+    assert tip.is_visible()
+    assert {"true", "followed", "gap"} <= set(tip.locator("th").all_inner_texts())
+    step = tip.locator("th").first.inner_text()
+    page.mouse.move(0, 0)
+    assert tip.is_hidden()
+    plot.focus()
+    page.keyboard.press("ArrowRight")
+    assert tip.is_visible()
+    assert tip.locator("th").first.inner_text() != step
+
+
+def test_the_surface_is_drawn_turns_and_changes_with_the_loss(page: Page) -> None:
+    canvas = page.locator("#surface")
+    canvas.scroll_into_view_if_needed()
+    assert canvas.evaluate(INK) > 10_000
+    looks = [canvas.evaluate("c => c.toDataURL()")]
+    page.select_option("#surface-loss", "f1")
+    looks.append(canvas.evaluate("c => c.toDataURL()"))
+    canvas.focus()
+    page.keyboard.press("ArrowLeft")
+    looks.append(canvas.evaluate("c => c.toDataURL()"))
+    box = canvas.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] / 2 + 60, box["y"] + box["height"] / 2 + 20)
+    page.mouse.up()
+    looks.append(canvas.evaluate("c => c.toDataURL()"))
+    assert len(set(looks)) == 4
+    assert (canvas.get_attribute("aria-label") or "").startswith("F1 loss over")
+
+
+def test_the_walk_of_figure_2_follows_the_slider(page: Page) -> None:
+    surrogate = page.locator("#walk-plot path.surrogate")
+    assert page.locator("#walk-said").inner_text().startswith("Round 3:")
+    last = surrogate.get_attribute("d")
+    page.locator("#walk-round").focus()
+    page.keyboard.press("Home")
+    assert page.locator("#walk-said").inner_text().startswith("Round 0:")
+    assert surrogate.get_attribute("d") != last
+
+
+# ---- everywhere ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_the_page_never_scrolls_sideways(browser: Browser, file: Path, drawn: str, width: int) -> None:
+    page, wrong = opened(browser, file, drawn, viewport={"width": width, "height": 800})
+    page.select_option("#filter-protocol", "")
+    page.eval_on_selector_all("details", "all => all.forEach(d => { d.open = true })")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.context.close()
+    assert wrong == []
+
+
+def test_the_dark_is_dark(browser: Browser, file: Path, drawn: str) -> None:
+    lights = {}
+    for scheme in ("light", "dark"):
+        page, _ = opened(browser, file, drawn, color_scheme=scheme)
+        colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        lights[scheme] = sum(int(part) for part in colour[4:-1].split(","))
+        page.context.close()
+    assert lights["light"] > 700
+    assert lights["dark"] < 100
+
+
+def test_names_from_records_are_text_and_never_run(page: Page) -> None:
+    assert page.locator("script").count() == 2
+    assert page.locator("img").count() == 0
+    assert EVIL in column(page, "#table1", 0)
+    page.select_option("#convergence-dataset", EVIL)
+    page.locator("#convergence-plot svg").hover()
+    assert EVIL_METHOD in page.locator("#convergence-tip").inner_text()
+    assert EVIL in page.locator("#made pre").inner_text()
+
+
+def test_tables_can_be_read_without_scripts(browser: Browser, file: Path) -> None:
+    page = browser.new_context(java_script_enabled=False).new_page()
+    page.set_default_timeout(PATIENCE)
+    page.goto(file.as_uri())
+    assert page.locator("table").count() > 10
+    assert "needs JavaScript" in page.locator("#training").inner_text()
+    page.context.close()

@@ -1,0 +1,142 @@
+"""Pages are whole in themselves, and nothing in a name can become markup."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from made_up import add, run, small
+from typer.testing import CliRunner
+
+from metricgrad.cli.app import app
+from metricgrad.evaluation.store import Store
+from metricgrad.paper.report import write_demo_page, write_report
+
+
+def test_the_best_value_of_each_metric_is_bold_whichever_way_is_better(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    write_demo_page(page, "t", "kept b", {"a": {"f1": 0.1, "eer": 0.2}, "b": {"f1": 0.3, "eer": 0.1}}, {})
+    text = page.read_text()
+    assert "<td><strong>0.9000</strong></td><td>0.7000</td>" in text
+    assert "<td>0.2000</td><td><strong>0.1000</strong></td>" in text
+
+
+def test_a_page_is_replaced_whole_and_nothing_stays_beside_it(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    page.write_text("old")
+    reader = page.open()  # who reads the old page goes on reading it: its file is not written into
+    write_demo_page(page, "t", "kept b", {"a": {"f1": 0.1}}, {})
+    assert reader.read() == "old"
+    reader.close()
+    store = small(tmp_path / "results")
+    report = tmp_path / "results" / "index.html"
+    report.write_text("old")
+    with report.open() as reader:
+        write_report(store, report, figures=False)
+        assert reader.read() == "old"
+    assert report.read_text().startswith("<!doctype html>")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["page.html", "results"]
+    assert sorted(path.name for path in report.parent.iterdir()) == ["index.html", "runs.jsonl"]
+
+
+def test_all_text_is_escaped(tmp_path: Path) -> None:
+    picture = tmp_path / "p.png"
+    picture.write_bytes(b"\x89PNG")
+    page = tmp_path / "page.html"
+    evil = "<script>alert('x')</script>\""
+    write_demo_page(page, evil, evil, {evil: {"f1": 0.1}}, {evil: picture})
+    text = page.read_text()
+    assert "<script" not in text
+    assert text.count("&lt;script&gt;") == 6
+    assert 'alt="&lt;script&gt;alert(&#x27;x&#x27;)&lt;/script&gt;&quot;"' in text
+
+
+# ---- the report ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    out = tmp_path_factory.mktemp("report") / "new" / "page.html"
+    assert write_report(small(tmp_path_factory.mktemp("results")), out, figures=False) == 79
+    return out.read_text()
+
+
+def test_a_report_has_every_part_with_ids_that_are_unique(page: str) -> None:
+    ids = re.findall(r"\bid=[\"']([^\"']+)", page.split("<script>")[0])
+    assert len(ids) == len(set(ids))
+    for link in re.findall(r'href="#(\w+)"', page):
+        assert link in ids
+    assert {"data", "tables", "printed", "ranks", "training", "seconds", "made"} <= set(ids)
+    for protocol in ("honest", "paper"):
+        assert {f"table2-{protocol}-0", f"table3-{protocol}-0", f"table2-{protocol}-1"} <= set(ids)
+
+
+def test_settings_have_tables_of_their_own_the_largest_first(page: str) -> None:
+    captions = re.findall(r"<caption><span>(Table 2,[^<]+)", page)
+    default, quick = "mlp, recipe default", "mlp, recipe default with rounds = 5"
+    assert captions == [f"Table 2, protocol {p}, {s}" for s in (default, quick) for p in ("honest", "paper")]
+
+
+def test_the_headline_says_how_ours_stands_to_the_printed(page: str) -> None:
+    assert "<dt>models trained</dt><dd>79</dd>" in page
+    assert re.search(r"Table 2: at or below the printed loss in \d+ of 27 cells", page)
+    assert "worse in 0. 9 of these cells are of datasets held only in part." in page
+    assert re.search(r"Mean ranks over 9 cells: SL-", page)
+
+
+def test_the_data_of_the_script_are_whole(page: str) -> None:
+    [text] = re.findall(r"id='page-data'>(.*?)</script>", page)
+    data = json.loads(text)
+    assert len(data["runs"]) == 79
+    assert data["figure1"] is None
+    assert data["labels"]["dataset"]["a9a"] == "A9A"
+    assert set(data["labels"]["setting"]) == {"0", "1"}
+
+
+def test_a_report_refers_to_nothing_outside(page: str) -> None:
+    assert set(re.findall(r"\w+://[^\"'\s)]+", page)) == {"http://www.w3.org/2000/svg"}
+    assert not re.search(r"<(link|img|iframe|object|embed)\b", page)
+
+
+def test_one_run_of_a_dataset_that_is_not_the_papers_makes_a_report_too(tmp_path: Path) -> None:
+    store = Store(tmp_path / "runs.jsonl")
+    add(store, run("digits8", "f1", "soft-f1"), 0.1)
+    assert write_report(tmp_path, tmp_path / "page.html", figures=False) == 1
+    assert "digits" in (tmp_path / "page.html").read_text()
+    assert store.path.exists()
+
+
+def test_the_command_writes_the_page_into_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(Store(tmp_path / "runs.jsonl"), run("a9a", "f1", "sl-r"), 0.1)
+    monkeypatch.setattr("metricgrad.paper.report.WALK", (0, 1))
+    done = CliRunner().invoke(app, ["report", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert done.output.replace("\n", "") == f"1 runs are in {tmp_path}: open {tmp_path / 'index.html'}."
+    assert (tmp_path / "index.html").stat().st_size < 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda folder: None, "results: expected a folder that holds runs.jsonl, got"),
+        (lambda folder: folder.mkdir(), "results: expected a folder that holds runs.jsonl, got"),
+        (
+            lambda folder: (folder.mkdir(), (folder / "runs.jsonl").touch()),
+            "results: expected records of trained models",
+        ),
+    ],
+    ids=["missing", "empty", "no-records"],
+)
+def test_a_folder_without_results_is_one_line_and_exit_code_2(
+    tmp_path: Path, make: Callable[[Path], None], said: str
+) -> None:
+    folder = tmp_path / "results"
+    make(folder)
+    done = CliRunner().invoke(app, ["report", str(folder)])
+    assert done.exit_code == 2
+    assert done.output.startswith(f"metricgrad: error: {said}")
+    assert done.output.count("\n") == 1
+    assert not (folder / "index.html").exists()

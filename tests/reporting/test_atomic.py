@@ -1,0 +1,234 @@
+"""Files and folders are there whole or not at all, and what a killed process leaves is cleared away or finished."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from metricgrad.reporting.atomic import (
+    DAY,
+    is_being_replaced,
+    recover,
+    remove_leftovers,
+    replacing,
+    replacing_folder,
+    staged,
+)
+from metricgrad.reporting.atomic import write_whole as write_whole_file
+
+WRITER = """
+import os, signal, sys
+from pathlib import Path
+from metricgrad.reporting import atomic
+target, moment = Path(sys.argv[1]), sys.argv[2]
+renamed = Path.rename
+def rename(self, other):
+    done = renamed(self, other)
+    if moment == ("between" if self == target else "after"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return done
+Path.rename = rename
+with atomic.replacing_folder(target) as new:
+    (new / "content").write_text("new")
+    if moment == "before":
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+FILE_WRITER = """
+import os, signal, sys
+from metricgrad.reporting.atomic import replacing
+with replacing(sys.argv[1]) as new:
+    new.write_text("half of it")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def killed(code: str, *arguments: object) -> None:
+    done = subprocess.run([sys.executable, "-c", code, *map(str, arguments)], check=False)
+    assert done.returncode == -signal.SIGKILL
+
+
+def folder_with(path: Path, content: str) -> Path:
+    path.mkdir(exist_ok=True)
+    (path / "content").write_text(content)
+    return path
+
+
+# ---- whole or not there --------------------------------------------------------------------------------------------
+
+
+def test_a_file_is_replaced_and_nothing_stays_beside_it(tmp_path: Path) -> None:
+    assert write_whole_file(tmp_path / "page.html", "é") == tmp_path / "page.html"
+    write_whole_file(str(tmp_path / "page.html"), b"\x00\xff")
+    assert (tmp_path / "page.html").read_bytes() == b"\x00\xff"
+    assert os.listdir(tmp_path) == ["page.html"]
+
+
+def test_when_writing_fails_the_old_file_is_untouched(tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    file.write_text("old")
+
+    def fail_half_way() -> None:
+        with replacing(file) as new:
+            new.write_text("half")
+            assert file.read_text() == "old"
+            raise RuntimeError("no more")
+
+    with pytest.raises(RuntimeError, match="no more"):
+        fail_half_way()
+    assert file.read_text() == "old"
+    assert os.listdir(tmp_path) == ["page.html"]
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077])
+def test_the_mode_is_what_the_umask_leaves(tmp_path: Path, mask: int) -> None:
+    before = os.umask(mask)
+    try:
+        write_whole_file(tmp_path / "file", "text")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o666 & ~mask
+
+
+def test_a_link_stays_a_link_and_the_file_it_leads_to_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("old")
+    (tmp_path / "link").symlink_to("file")
+    write_whole_file(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "file").read_text() == "new"
+
+
+def test_a_pipe_is_written_and_stays_a_pipe(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    read: list[str] = []
+    reader = threading.Thread(target=lambda: read.append((tmp_path / "pipe").read_text()), daemon=True)
+    reader.start()
+    write_whole_file(tmp_path / "pipe", "text")
+    reader.join(10)
+    assert read == ["text"]
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
+
+def test_names_as_long_as_there_can_be_are_written(tmp_path: Path) -> None:
+    write_whole_file(tmp_path / ("é" * 127), "text")
+    assert (tmp_path / ("é" * 127)).read_text() == "text"
+
+
+def test_two_writers_of_a_folder_leave_one_of_two_whole_folders(tmp_path: Path) -> None:
+    target = tmp_path / "model"
+
+    def write(content: str) -> None:
+        for _ in range(60):
+            with replacing_folder(target) as new:
+                folder_with(new, content)
+
+    writers = [threading.Thread(target=write, args=(content,)) for content in "ab"]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert (target / "content").read_text() in "ab"
+    assert os.listdir(tmp_path) == ["model"]
+
+
+# ---- killed --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("moment", "content"), [("before", "old"), ("between", "new"), ("after", "new")])
+def test_a_kill_at_any_moment_leaves_the_old_or_the_new_folder(tmp_path: Path, moment: str, content: str) -> None:
+    target = folder_with(tmp_path / "model", "old")
+    killed(WRITER, target, moment)
+    assert len(os.listdir(tmp_path)) == 2
+    assert target.exists() == (moment != "between")
+    recover(target)
+    assert (target / "content").read_text() == content
+    with replacing_folder(target) as new:
+        folder_with(new, "newer")
+    assert (target / "content").read_text() == "newer"
+    assert os.listdir(tmp_path) == ["model"]
+
+
+def test_a_folder_without_its_successor_is_recovered_too(tmp_path: Path) -> None:
+    target = folder_with(tmp_path / "model", "old")
+    killed(WRITER, target, "between")
+    for path in tmp_path.iterdir():
+        if path.suffix == ".new":
+            (path / "content").unlink()
+            path.rmdir()
+    recover(target)
+    assert (target / "content").read_text() == "old"
+
+
+def test_what_a_killed_writer_of_a_file_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    file = tmp_path / "scores.csv"
+    file.write_text("old")
+    killed(FILE_WRITER, file)
+    assert len(os.listdir(tmp_path)) == 2
+    write_whole_file(tmp_path / "another.csv", "text")
+    assert len(os.listdir(tmp_path)) == 3  # not its own
+    assert write_whole_file(file, "new").read_text() == "new"
+    assert sorted(os.listdir(tmp_path)) == ["another.csv", "scores.csv"]
+
+
+def test_what_is_in_use_or_of_others_stays(tmp_path: Path) -> None:
+    target = tmp_path / "model"
+    mine = folder_with(staged(target), "being written")
+    name = mine.name
+    others = [
+        tmp_path / ".model.abcdefgh",
+        tmp_path / f"{name}.txt",
+        tmp_path / name.replace(f"-{os.getpid()}-", "-99999999999999999999-").replace(name[22:30], "00000000"),
+    ]
+    for path in others:
+        path.write_text("of others")
+    dead = tmp_path / name.replace(f"-{os.getpid()}-", "-99999999999999999999-")
+    dead.write_text("of a process that is gone")
+    remove_leftovers(target)
+    assert sorted(tmp_path.iterdir()) == sorted([mine, *others])
+    old = time.time() - 2 * DAY
+    os.utime(others[2], (old, old))
+    remove_leftovers(target)
+    assert others[2].exists()  # written long ago, but put there just now
+
+
+def test_a_folder_is_not_recovered_while_a_living_process_replaces_it(tmp_path: Path) -> None:
+    target = tmp_path / "model"
+    folder_with(staged(target).with_suffix(".old"), "old")
+    assert is_being_replaced(target)
+    recover(target)
+    assert not target.exists()
+
+
+def test_a_folder_that_cannot_be_listed_has_no_leftovers(tmp_path: Path) -> None:
+    remove_leftovers(tmp_path / "nowhere" / "model")
+    recover(tmp_path / "nowhere" / "model")
+    assert not is_being_replaced(tmp_path / "nowhere" / "model")
+
+
+def test_threads_that_write_one_file_leave_it_complete_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "cache" / "file"
+    contents = [bytes([number]) * 300_000 for number in range(8)]
+    errors: list[BaseException] = []
+
+    def write(content: bytes) -> None:
+        try:
+            for _ in range(10):
+                write_whole_file(path, content)
+                assert path.read_bytes() in contents
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=write, args=(content,)) for content in contents]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert [entry.name for entry in path.parent.iterdir()] == ["file"]

@@ -1,0 +1,93 @@
+"""What notebooks show: facts that are true, and never markup from outside."""
+
+from __future__ import annotations
+
+import math
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.datasets import make_classification
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from metricgrad import MetricClassifier, Recipe, black_box
+from metricgrad.reporting.cards import card, small_line, table
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*is not faithful yet")  # training is too short for that
+
+EVIL = "<script>alert(1)</script>"
+X, Y = make_classification(600, 6, weights=[0.8], random_state=0)
+QUICK = Recipe(warmup=30, rounds=10, check_every=5, trust_cap=50)
+
+
+class Tags(HTMLParser):
+    """Writes down every element and all text."""
+
+    def __init__(self, markup: str) -> None:
+        super().__init__()
+        self.names: list[str] = []
+        self.text = ""
+        self.feed(markup)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@given(st.text(max_size=30), st.text(max_size=30), st.text(max_size=30))
+def test_texts_of_a_card_and_a_table_stay_text(headline: str, name: str, fact: str) -> None:
+    shown = Tags(card(headline, {name: fact}, table([name], [[fact, headline]])))
+    allowed = {"style", "div", "p", "dl", "dt", "dd", "table", "thead", "tbody", "tr", "th", "td"}
+    assert set(shown.names) <= allowed
+    assert shown.names.count("td") == 1
+
+
+@given(st.lists(st.tuples(st.floats(-1e6, 1e6), st.floats(allow_infinity=True, allow_nan=True)), max_size=20))
+def test_a_small_line_stays_in_its_box_whatever_the_points(points: list[tuple[float, float]]) -> None:
+    drawn = small_line(points, None, "")
+    known = [point for point in points if math.isfinite(point[1])]
+    assert bool(drawn) == (len(known) > 1)
+    numbers = [float(number) for number in re.findall(r"[ML]([\d.-]+) ([\d.-]+)", drawn) for number in number]
+    assert all(0 <= x <= 320 for x in numbers[::2])
+    assert all(0 <= y <= 56 for y in numbers[1::2])
+
+
+def test_a_fitted_model_shows_its_metric_threshold_and_checkpoint() -> None:
+    model = MetricClassifier("f1", model="linear", recipe=QUICK)
+    assert "metricgrad-card" not in model._repr_html_()
+    model.fit(X, Y)
+    for shown in (model._repr_html_(), model._repr_mimebundle_()["text/html"]):
+        text = Tags(shown).text
+        assert f"F1 {1 - model.validation_loss_:.4f} on validation rows" in text
+        assert f"{model.threshold_:.4g}" in text
+        assert re.search(r"step \d+ of 60 \((warm-up|rounds)\)", text)
+        assert shown.count("<circle") == 1
+    assert model._repr_mimebundle_()["text/plain"] == repr(model)
+
+
+def test_names_of_a_metric_and_a_label_are_text_in_a_notebook() -> None:
+    def profit(y_true: np.ndarray, y_score: np.ndarray) -> float:
+        return float(((y_score > 0) == y_true).mean())
+
+    profit.__name__ = EVIL
+    metric = black_box(profit, higher_is_better=True)
+    model = MetricClassifier(metric, method="cross-entropy", model="linear", recipe=QUICK).fit(X, Y)
+    plain = MetricClassifier("f1")._repr_html_().count("<script")
+    for shown in (model._repr_html_(), make_pipeline(StandardScaler(), model)._repr_html_()):
+        assert EVIL not in shown
+        assert shown.count("<script") <= plain
+
+
+@pytest.mark.parametrize("evil", [EVIL, "</style><img src=x onerror=alert(1)>"])
+def test_a_card_of_evil_names_runs_nothing(evil: str) -> None:
+    names = Tags(
+        card(evil, {evil: evil}, table([evil], [[evil, evil]]), small_line([(0, 1), (1, 2)], (0, 1), evil))
+    ).names
+    assert "script" not in names
+    assert "img" not in names

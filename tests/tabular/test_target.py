@@ -1,0 +1,82 @@
+"""Which two classes a target holds, which is positive, and which column was perhaps meant."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from metricgrad.tabular.io import TableError
+from metricgrad.tabular.target import Target, check_column, infer_target
+
+
+def cells(**counts: int) -> pd.Series:
+    return pd.Series([label for label, count in counts.items() for _ in range(count)])
+
+
+@pytest.mark.parametrize(
+    ("given", "positive", "why"),
+    [
+        (cells(yes=9, no=3), "yes", "it says yes"),
+        (pd.Series(["0"] * 3 + ["1"] * 9), "1", "it says yes"),
+        (pd.Series([0] * 3 + [1] * 9), 1, "it says yes"),
+        (pd.Series([True] * 9 + [False] * 3), True, "it says yes"),
+        (pd.Series([-1.0] * 3 + [1.0] * 9), "1", "the larger number"),
+        (pd.Series([1] * 9 + [2] * 9), 2, "the larger number"),
+        (cells(stayed=9, left=3), "left", "the rarer label"),
+    ],
+)
+def test_the_positive_class_is_inferred_and_the_reason_said(given: pd.Series, positive: Any, why: str) -> None:
+    target, said = infer_target(given, "churn")
+    assert target.positive == positive
+    assert type(target.positive) is type(positive)
+    assert f"is positive ({why})" in said
+
+
+def test_the_positive_class_may_be_chosen_also_against_all_others() -> None:
+    assert infer_target(cells(yes=9, no=3), "churn", "no")[0] == Target("churn", "yes", "no")
+    target, said = infer_target(cells(a=9, b=3, c=4), "grade", "b")
+    assert target == Target("grade", "other", "b", rest=True)
+    assert said == "target grade: 'b' is positive (as asked), 3 of 16 rows, against 2 others"
+    np.testing.assert_array_equal(target.classes(pd.Series(["a", "b", "new", None])), [0, 1, 0, np.nan])
+    with pytest.raises(TableError, match="positive: expected one of 'yes', 'no', got 'maybe'"):
+        infer_target(cells(yes=9, no=3), "churn", "maybe")
+
+
+def test_labels_are_the_same_however_they_are_stored() -> None:
+    target = infer_target(pd.Series([0, 1] * 5), "y")[0]
+    np.testing.assert_array_equal(target.classes(pd.Series(["1", "0", None])), [1, 0, np.nan])
+    np.testing.assert_array_equal(target.classes(pd.Series([1.0, 0.0, np.nan])), [1, 0, np.nan])
+    with pytest.raises(TableError, match="target: expected 0 or 1 in 'y', got '2'"):
+        target.classes(pd.Series([1, 2]))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (cells(no=9), "target: expected two classes in 'churn', got one only, 'no'; columns of two classes: 'churned'"),
+        (pd.Series([None, None]), "target: expected two classes in 'churn', got only missing cells"),
+        (
+            cells(a=3, b=2, c=2, d=2),
+            r"expected two classes in 'churn', got 4: 'a', 'b', 'c' ...; say which is positive, or train Metric",
+        ),
+        (cells(yes=1, no=9), "target: expected at least 2 rows of each class in 'churn', got 1 of 'yes'"),
+        (cells(yes=9, no=1), "target: expected at least 2 rows of each class in 'churn', got 1 of 'no'"),
+    ],
+)
+def test_a_target_that_cannot_be_is_named_with_the_column_perhaps_meant(given: pd.Series, message: str) -> None:
+    others = pd.DataFrame(
+        {"vip": [0, 1] * 5, "age": range(10), "churned": ["y", "n"] * 5, "tags": [[i] for i in range(10)]}
+    )
+    with pytest.raises(TableError, match=message):
+        infer_target(given, "churn", others=others)
+
+
+def test_a_column_that_is_not_there_is_named_with_one_that_is() -> None:
+    check_column("churn", ["age", "churn"], "target")
+    with pytest.raises(TableError, match="target: expected the name of a column, got 'chrun'; did you mean 'Churn'"):
+        check_column("chrun", ["age", "Churn"], "target")
+    with pytest.raises(TableError, match="weights: expected the name of a column, got 'zzz'; there are age, churn"):
+        check_column("zzz", ["age", "churn"], "weights")

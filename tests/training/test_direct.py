@@ -1,0 +1,68 @@
+"""The direct way of Algorithm 1, the contestant of the benchmark, does the same mathematics as ours."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from metricgrad import get_metric
+from metricgrad.estimators.metric_estimator import make_loss
+from metricgrad.training.ensemble_trainer import Member, train_fleet
+from metricgrad.training.loader import Draws
+from metricgrad.training.networks import build_model
+from metricgrad.training.recipe import RECIPES
+from metricgrad.training.selection import Rows
+from metricgrad.training.trainer import train
+
+FILE = Path(__file__).parents[2] / "benchmarks" / "direct.py"
+RECIPE = replace(RECIPES["paper"], rounds=20)
+
+
+def direct() -> Any:
+    spec = importlib.util.spec_from_file_location("direct", FILE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["direct"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("rate", [1e-5, 1e-3])
+def test_twenty_rounds_end_at_the_same_parameters_by_all_three_ways(rate: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(600, 12, generator=generator, dtype=torch.float64)
+    rows = Rows(x, (x[:, 0] + x[:, 1] * x[:, 2] > 1).double())
+    recipe = replace(RECIPE, learning_rate=rate, surrogate_rate=rate)
+    auc, start = get_metric("auc"), build_model("mlp", 12).double()
+    torch.manual_seed(0)
+    loss = make_loss("sl-s", auc, recipe).double()
+
+    sets = Draws(rows, recipe, 5, weighted=True)
+    refining = [rows_of for _ in range(20) for rows_of in sets.draw(10, 1, "refine")]
+    following = [rows_of for _ in range(20) for rows_of in sets.draw(3, 1)]
+    contestant = direct().Direct(deepcopy(start), deepcopy(loss.surrogate), rate)
+    torch.manual_seed(1)
+    streams = [iter([(x[0], y[0]) for x, y, _ in drawn]) for drawn in (refining, following)]
+    for _ in range(20):
+        contestant.round(*streams)
+
+    plain, own = deepcopy(start), deepcopy(loss)
+    torch.manual_seed(1)
+    list(train(plain, own, rows, recipe, seed=5))
+    joint = deepcopy(loss)
+    torch.manual_seed(1)
+    train_fleet(start, [Member(joint, (auc,))], rows, recipe, validation=rows, seed=5)
+    for ours in (own, joint):
+        for one, other in zip(contestant.surrogate.parameters(), ours.surrogate.parameters(), strict=True):
+            torch.testing.assert_close(one, other, rtol=0, atol=1e-9, check_dtype=True)
+    for one, other in zip(contestant.model.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-9)
+        assert not torch.equal(one, torch.zeros_like(one))

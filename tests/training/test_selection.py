@@ -1,0 +1,285 @@
+"""The guard keeps what validation rows say is best, and a learned loss must win by more than their noise."""
+
+from __future__ import annotations
+
+import math
+from copy import deepcopy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import roc_auc_score
+from torch import Tensor, nn
+
+from metricgrad.losses.binary import CrossEntropy
+from metricgrad.metrics.registry import Metric, auc, f1, get_metric
+from metricgrad.metrics.resampling import standard_error
+from metricgrad.surrogate.loss import SurrogateLoss
+from metricgrad.training.networks import build_model
+from metricgrad.training.recipe import Recipe
+from metricgrad.training.selection import Guard, Rows, Verdict, exact_scores, loss_of, scores_of
+from metricgrad.training.trainer import train
+
+RECIPE = Recipe(warmup=6, rounds=4, set_size=50, refine_sets=4, trust=-1.0, check_every=1)
+
+
+def table(n: int = 300, seed: int = 0) -> Rows:
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, 5, generator=generator)
+    return Rows(x, (x[:, 0] - x[:, 1] + torch.randn(n, generator=generator) > 1).float())
+
+
+class Fixed(nn.Module):
+    """A model that scores a row by its first feature, and how much it is told to trust it."""
+
+    def __init__(self, good: float) -> None:
+        super().__init__()
+        self.good = nn.Parameter(torch.tensor(good))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x[..., 0] * self.good - x[..., 1] * self.good + x[..., 2] * (1 - self.good)
+
+
+def judged(safe: float, bold: float, margin: float, learned: bool = True, n: int = 300) -> tuple[Verdict, float]:
+    guard, model = Guard(table(n, 1), auc, replace(RECIPE, margin=margin)), Fixed(0.0)
+    guard.check(Fixed(safe), bold=False)
+    guard.check(Fixed(bold), bold=True)
+    guard.restore(model, learned)
+    assert guard.verdict is not None
+    return guard.verdict, model.good.item()
+
+
+def test_a_clear_winner_is_kept_and_a_loser_is_not() -> None:
+    verdict, kept = judged(0.2, 1.0, margin=1.0)
+    assert verdict.followed
+    assert verdict.gain > verdict.error > 0
+    assert kept == 1.0
+    verdict, kept = judged(1.0, 0.2, margin=1.0)
+    assert not verdict.followed
+    assert verdict.gain < 0
+    assert kept == 1.0
+
+
+def test_a_gain_within_the_noise_is_not_kept_unless_no_margin_is_asked_for() -> None:
+    verdict, kept = judged(0.6, 0.61, margin=9.0)
+    assert 0 < verdict.gain <= 9 * verdict.error
+    assert not verdict.followed
+    assert kept == pytest.approx(0.6)
+    assert "noise" in str(verdict)
+    assert judged(0.6, 0.61, margin=0.0)[1] == pytest.approx(0.61)
+
+
+def test_a_loss_made_by_hand_needs_no_margin() -> None:
+    assert judged(0.6, 0.61, margin=9.0, learned=False)[1] == pytest.approx(0.61)
+
+
+def test_equal_models_leave_cross_entropy_in_place() -> None:
+    assert not judged(0.5, 0.5, margin=0.0)[0].followed
+
+
+@pytest.mark.parametrize("gain", [0.0, -0.02])
+def test_a_model_that_gains_nothing_is_not_said_to_gain_within_the_noise(gain: float) -> None:
+    said = str(Verdict(False, gain, math.nan))
+    assert said.startswith("kept cross-entropy: ")
+    assert f"{abs(gain):.4f} on the validation rows" in said
+    assert "noise" not in said
+    assert "nan" not in said
+
+
+def test_nothing_looked_at_is_nothing_to_restore() -> None:
+    guard, model = Guard(table(), auc, RECIPE), Fixed(0.7)
+    guard.restore(model, learned=True)
+    assert guard.verdict == Verdict(False, pytest.approx(math.nan, nan_ok=True), pytest.approx(math.nan, nan_ok=True))
+    assert model.good.item() == pytest.approx(0.7)
+
+
+def test_the_error_of_a_difference_is_that_of_repeated_experiments() -> None:
+    """Oracle: how much the difference varies over fresh validation rows."""
+    differences, errors = [], []
+    for seed in range(60):
+        rows = table(400, 100 + seed)
+        one, other = (scores_of(Fixed(good), rows.x) for good in (0.5, 0.8))
+        differences.append(float(auc(one, rows.y) - auc(other, rows.y)))
+        errors.append(standard_error(auc, one, other, rows.y, seed=seed))
+    assert np.mean(errors) == pytest.approx(np.std(differences, ddof=1), rel=0.3)
+
+
+@pytest.mark.parametrize("metric", [auc, f1.best])
+def test_the_error_falls_with_the_root_of_the_rows_and_is_paired(metric: Metric) -> None:
+    def error(n: int, first: float, second: float) -> float:
+        rows = table(n, 3)
+        return standard_error(metric, *(scores_of(Fixed(good), rows.x) for good in (first, second)), rows.y, draws=200)
+
+    assert error(6400, 0.4, 0.8) == pytest.approx(error(400, 0.4, 0.8) / 4, rel=0.35)
+    assert error(400, 0.8, 0.8) == 0
+    assert error(400, 0.79, 0.8) < error(400, 0.4, 0.8) / 3
+
+
+def test_a_metric_without_weights_is_judged_on_rows_drawn_anew() -> None:
+    rows = table(500, 4)
+    scores = [scores_of(Fixed(good), rows.x) for good in (0.4, 0.8)]
+    plain = replace(auc, name="plain", takes_weights=False)
+    drawn, weighed = (standard_error(metric, *scores, rows.y, draws=300) for metric in (plain, auc))
+    assert drawn == pytest.approx(weighed, rel=0.25)
+
+
+def test_offsets_need_not_be_searched_anew_for_the_error() -> None:
+    generator, metric = torch.Generator().manual_seed(0), get_metric("macro_f1")
+    y = torch.randint(3, (600,), generator=generator)
+    one_hot = torch.nn.functional.one_hot(y, 3).float()
+    safe, bold = (sharp * one_hot + torch.randn(600, 3, generator=generator) for sharp in (0.8, 1.2))
+    found = Guard(Rows(torch.zeros(600, 1), one_hot), metric, Recipe())._error(safe, bold)
+    assert found == pytest.approx(standard_error(metric.best, safe, bold, one_hot), rel=0.3)
+
+
+@given(st.integers(2, 40), st.integers(0, 1000))
+def test_the_error_of_anything_is_a_number(n: int, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    one, other = torch.randn(2, n, generator=generator).round()
+    y = (torch.rand(n, generator=generator) < 0.2).float()
+    for metric in (auc, f1.best):
+        assert 0 <= standard_error(metric, one, other, y, draws=8) <= 1
+
+
+def test_the_error_of_equal_models_is_not_asked_for() -> None:
+    verdict, _ = judged(0.5, 0.5, margin=1.0)
+    assert (verdict.followed, verdict.gain) == (False, 0)
+    assert math.isnan(verdict.error)
+
+
+@pytest.mark.parametrize(
+    ("metric", "proxy"), [("auc", "cross-entropy"), ("ndcg", "LambdaRank"), ("spearman", "squared error")]
+)
+def test_a_verdict_names_the_proxy_of_the_task(metric: str, proxy: str) -> None:
+    assert Guard(table(), get_metric(metric), RECIPE).choose(learned=True).proxy == proxy
+
+
+def test_offsets_and_weights_have_their_say_in_the_error() -> None:
+    generator, metric = torch.Generator().manual_seed(0), get_metric("macro_f1")
+    one_hot = torch.nn.functional.one_hot(torch.randint(3, (600,), generator=generator), 3).float()
+    safe, bold = (sharp * one_hot + torch.randn(600, 3, generator=generator) for sharp in (0.8, 1.2))
+    weights = (torch.arange(600) < 150).float()
+    shifted = torch.tensor([4.0, 0.0, -4.0])
+
+    def error(w: Tensor | None, rows: slice = slice(None), shift: Tensor | float = 0.0) -> float:
+        validation = Rows(torch.zeros(600, 1)[rows], one_hot[rows], None if w is None else w[rows])
+        return Guard(validation, metric, Recipe())._error(safe[rows] + shift, bold[rows] + shift)
+
+    assert error(None, shift=shifted) == pytest.approx(error(None), rel=0.1)
+    # Rows of no weight say nothing: a quarter of the rows, twice the error.
+    assert error(weights) == pytest.approx(error(None, slice(150)), rel=0.35)
+    assert error(weights) > 1.5 * error(None)
+
+
+# ---- scores --------------------------------------------------------------------------------------------------------
+
+
+class Recorded(nn.Module):
+    """A model that notes how many rows it is given at a time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: list[int] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.rows.append(x.shape[:-1].numel())
+        return x.sum(-1)
+
+
+def test_many_rows_are_scored_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("metricgrad.training.selection.CHUNK", 4)
+    model, x = Recorded(), torch.randn(10, 3)
+    torch.testing.assert_close(scores_of(model, x), x.sum(-1))
+    assert model.rows == [4, 4, 2]
+    model.rows.clear()
+    torch.testing.assert_close(scores_of(model, x.view(2, 5, 3)), x.sum(-1).view(2, 5))
+    assert model.rows == [10]
+
+
+@pytest.mark.parametrize("outputs", [(), (3,)])
+@pytest.mark.parametrize("shape", [(11,), (3, 5)])
+def test_exact_scores_are_those_of_each_row_alone_in_double(
+    shape: tuple[int, ...], outputs: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("metricgrad.training.selection.CHUNK", 4)
+    layers = [nn.Linear(2, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, *(outputs or (1,)))]
+    model = nn.Sequential(*layers) if outputs else nn.Sequential(*layers, nn.Flatten(0))
+    model(torch.randn(50, 2))  # statistics of the batch norm
+    x, before = torch.randn(*shape, 2), deepcopy(model.state_dict())
+    found = exact_scores(model, x)
+    alone = deepcopy(model).double().eval()
+    expected = torch.cat([alone(row[None].double()) for row in x.reshape(-1, 2)]).view(*shape, *outputs)
+    assert found.dtype == torch.float64
+    torch.testing.assert_close(found, expected.detach(), rtol=1e-12, atol=1e-12)
+    assert model.training
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+# ---- rows in sets of their own -------------------------------------------------------------------------------------
+
+GROUPS = [[0, 3, 5, 7], [1, 2], [6, 4, 8]]
+MEMBERS = torch.tensor([[0, 3, 5, 7], [1, 2, -1, -1], [6, 4, 8, -1]])
+SCORES = torch.tensor([0.1, 0.9, 0.3, 0.4, 0.8, 0.7, 0.2, 0.6, 0.5])
+TARGETS = torch.tensor([0.0, 1, 1, 1, 0, 0, 1, 1, 0])  # of the second set, every row is positive
+WEIGHTS = torch.tensor([1.0, 2, 3, 4, 5, 6, 7, 8, 9])
+
+
+@pytest.mark.parametrize("w", [None, WEIGHTS])
+def test_rows_of_a_set_come_with_their_own_targets_and_weights_and_padding_weighs_nothing(w: Tensor | None) -> None:
+    scores, targets, weights = Rows(torch.zeros(9, 1), TARGETS, w, MEMBERS).in_sets(SCORES)
+    assert weights is not None
+    for group, s, y, weight in zip(GROUPS, scores, targets, weights, strict=True):
+        assert s[: len(group)].tolist() == [float(SCORES[row]) for row in group]
+        assert y[: len(group)].tolist() == [float(TARGETS[row]) for row in group]
+        assert weight.tolist() == [1.0 if w is None else float(w[row]) for row in group] + [0.0] * (4 - len(group))
+
+
+@pytest.mark.parametrize("w", [None, WEIGHTS])
+def test_the_loss_of_sets_is_the_mean_of_those_with_both_classes(w: Tensor | None) -> None:
+    weights = np.ones(9) if w is None else w.numpy()
+    expected = [
+        1 - roc_auc_score(TARGETS[group], SCORES[group], sample_weight=weights[group])
+        for group in (GROUPS[0], GROUPS[2])
+    ]
+    rows = Rows(torch.zeros(9, 1), TARGETS, w, MEMBERS)
+    assert loss_of(auc, rows, SCORES) == pytest.approx(np.mean(expected))
+    assert loss_of(auc, rows._replace(members=MEMBERS[1:2]), SCORES) == 0
+    whole = 1 - roc_auc_score(TARGETS, SCORES, sample_weight=weights)
+    assert loss_of(auc, rows._replace(members=None), SCORES) == pytest.approx(whole)
+
+
+# ---- the companion -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", ["linear", "mlp"])
+def test_the_companion_is_the_very_run_of_cross_entropy(model: str) -> None:
+    def run(loss: nn.Module, recipe: Recipe) -> list[tuple[float, float]]:
+        torch.manual_seed(0)
+        network = build_model(model, 5)
+        torch.manual_seed(0)
+        rounds = train(network, loss, table(), recipe, guard=Guard(table(200, 1), auc, recipe), seed=2)
+        return [(done.validation, done.companion) for done in rounds if done.phase == "rounds"]
+
+    plain = run(CrossEntropy(), RECIPE)
+    beside = run(SurrogateLoss("auc"), RECIPE)
+    assert [companion for _, companion in beside] == [own for own, _ in plain]
+    assert all(math.isnan(companion) for _, companion in plain)
+    assert all(math.isnan(companion) for _, companion in run(SurrogateLoss("auc"), replace(RECIPE, companion=False)))
+    assert [own for own, _ in beside] == [own for own, _ in run(SurrogateLoss("auc"), replace(RECIPE, companion=False))]
+
+
+def test_a_surrogate_that_gains_nothing_ends_exactly_at_cross_entropy() -> None:
+    recipe = replace(RECIPE, warmup=60, rounds=30, learning_rate=0.02, margin=1e9)
+    ends = []
+    for loss in (CrossEntropy(), SurrogateLoss("auc")):
+        network = build_model("mlp", 5)
+        torch.manual_seed(0)
+        guard = Guard(table(200, 1), auc, recipe)
+        list(train(network, loss, table(), recipe, guard=guard, seed=2))
+        ends.append(network.state_dict())
+    assert guard.verdict is not None
+    assert not guard.verdict.followed
+    assert all(torch.equal(value, ends[1][name]) for name, value in ends[0].items())
