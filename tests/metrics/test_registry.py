@@ -95,6 +95,35 @@ def test_eer_takes_the_smaller_mean_of_two_points_equally_near() -> None:
     assert eer([4.0, 3.0, 2.0], [0, 1, 0]) == 0.25
 
 
+@every_form
+@pytest.mark.parametrize("light", [0, 1, 2])
+def test_losses_of_perfect_and_of_reversed_rankings_stay_in_their_range(metric: Metric, light: int) -> None:
+    """However the weights round: those of the light class, if there is one, are nearly nothing."""
+    generator = torch.Generator().manual_seed(0)
+    targets = (torch.rand(2_000, 9, generator=generator) < 0.5).double()
+    targets[:, 0], targets[:, 1] = 1, 0
+    weights = torch.rand(2_000, 9, generator=generator, dtype=torch.float64)
+    weights = torch.where(targets == light, 1e-20 * weights, weights)
+    noise = 0.1 * torch.rand(2_000, 9, generator=generator, dtype=torch.float64)
+    for scores in (2 * targets - 1 + noise, 1 - 2 * targets + noise):
+        losses = metric(scores, targets, weights)
+        assert float(losses.min()) >= 0
+        assert float(losses.max()) <= 1
+
+
+@every_form
+@pytest.mark.parametrize("part", [1, 3, 8])
+def test_a_curve_in_parts_loses_what_the_whole_loses(
+    metric: Metric, part: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randint(-4, 5, (40, 20), generator=generator).double()
+    targets = (torch.rand(40, 20, generator=generator) < torch.rand(40, 1, generator=generator)).double()
+    whole = metric(scores, targets)
+    monkeypatch.setattr("metricgrad.metrics.confusion.PART", part)
+    torch.testing.assert_close(metric(scores, targets), whole, rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize("exponent", range(154, 162))
 def test_mcc_stays_in_its_range_where_products_of_weights_are_nearly_nothing(exponent: int) -> None:
     light = torch.arange(1, 10, 0.1, dtype=torch.float64) * 10.0**-exponent

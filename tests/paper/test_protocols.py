@@ -194,6 +194,10 @@ def test_single_scores_that_are_neighbours_are_cut_between_them() -> None:
     assert PROTOCOLS["honest"].score("error_rate", *rows, *rows) == 0
 
 
+def test_protocols_can_be_members_of_a_set() -> None:
+    assert len({*PROTOCOLS.values(), get_protocol("paper")}) == len(PROTOCOLS)
+
+
 def test_a_protocol_shows_its_name_and_what_it_does_and_no_more() -> None:
     for name, protocol in PROTOCOLS.items():
         assert repr(protocol).startswith(f"Protocol(name={name!r}, explanation={protocol.explanation!r}")

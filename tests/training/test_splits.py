@@ -245,6 +245,23 @@ def test_where_no_choice_of_groups_has_every_class_on_both_sides_the_hundredth_i
     assert group_part(groups, y, 0, 0.3).tolist() == hundredth
 
 
+@pytest.mark.parametrize("test", [0.0, 0.01, 0.5, 0.9, 0.99])
+@pytest.mark.parametrize("validation", [0.0, 0.01, 0.5, 0.9, 0.99])
+@pytest.mark.parametrize("rows", [3, 4, 7])
+def test_whatever_the_shares_every_part_asked_for_has_a_row_of_every_class(
+    test: float, validation: float, rows: int
+) -> None:
+    y = np.repeat([0, 1], [rows, rows + 1])
+    asked = [True, validation > 0, test > 0]
+    for part, wanted in zip(parts_of(split(y, 0, test, validation)), asked, strict=True):
+        assert set(y[part]) == ({0, 1} if wanted else set())
+
+
+def test_a_fifth_of_the_rows_is_taken_unless_another_share_is_asked_for() -> None:
+    assert len(group_part(np.arange(50), np.arange(50) % 2, seed=0)) == 10
+    assert latest_part(np.arange(50)).tolist() == list(range(40, 50))
+
+
 def test_times_may_be_numbers_or_dates() -> None:
     assert latest_part([0.5, 3.5, 2.5, 1.5], 0.25).tolist() == [1]
     assert latest_part(np.array(["2024-01-01", "2024-03-01", "2024-02-01"], "M8[D]"), 0.3).tolist() == [1]
