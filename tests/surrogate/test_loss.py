@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 from metricgrad.metrics.callable import black_box
 from metricgrad.metrics.registry import Metric, get_metric
+from metricgrad.surrogate import pretraining as universal
 from metricgrad.surrogate.loss import SurrogateLoss, clip_gradients
 from metricgrad.surrogate.network import CONSTRUCTIONS, Construction, Surrogate
-from metricgrad.surrogate.network import pretraining as universal
 from metricgrad.surrogate.pretrained import load_universal, save_surrogate
 from metricgrad.surrogate.pretraining import Fitting, construction_for, new_surrogate
 from metricgrad.surrogate.synthetic import SetSampler
