@@ -397,3 +397,15 @@ def test_reading_and_preparing_a_table_needs_less_than_three_times_the_file(tmp_
     done = subprocess.run(script, check=True, capture_output=True, text=True)
     size = (tmp_path / "large.csv").stat().st_size
     assert 0.9 * size < int(done.stdout) < 3 * size  # less would mean that nothing was measured
+
+
+def test_a_damaged_zip_whose_reader_repeats_the_file_is_named_in_a_short_message(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv.zip"
+    with zipfile.ZipFile(path, "w") as packed:
+        packed.writestr("d" * 20_000, "a,b\n1,2\n")
+    content = bytearray(path.read_bytes())
+    content[30] ^= 1  # the name in the header is no longer the one in the directory
+    path.write_bytes(content)
+    with pytest.raises(TableError, match="expected a complete gzip or zip file") as refused:
+        read_table(path)
+    assert len(str(refused.value)) < 1_000 + len(str(path))

@@ -32,6 +32,7 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from metricgrad.tabular.cells import numbers
+from metricgrad.tabular.manifest import one_line
 from metricgrad.tabular.unpacking import DAMAGED, TooLargeError, Unpacked, unpacked_limit
 
 ROWS = 50_000
@@ -181,7 +182,7 @@ def _unpacked(
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise
         said = str(error) or type(error).__name__
-        raise TableError(f"{path}: expected a complete gzip or zip file, got {said}") from error
+        raise TableError(f"{path}: expected a complete gzip or zip file, got {one_line(said)}") from error
 
 
 def _head(file: IO[bytes]) -> bytes:
