@@ -283,3 +283,14 @@ def test_a_surrogate_that_gains_nothing_ends_exactly_at_cross_entropy() -> None:
     assert guard.verdict is not None
     assert not guard.verdict.followed
     assert all(torch.equal(value, ends[1][name]) for name, value in ends[0].items())
+
+
+def test_a_model_that_loses_as_much_as_the_best_so_far_is_not_the_best() -> None:
+    guard = Guard(table(), auc, RECIPE)
+    assert [guard.check(Fixed(good), bold=False)[1] for good in (0.2, 0.2, 1.0, 1.0, 0.5)] == [
+        True,
+        False,
+        True,
+        False,
+        False,
+    ]
