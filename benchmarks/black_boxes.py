@@ -33,9 +33,10 @@ from metricgrad.losses.binary import BASELINES
 from metricgrad.metrics.registry import Metric
 from metricgrad.metrics.thresholds import best_threshold
 from metricgrad.reporting.progress import work_bar
+from metricgrad.training.data import Rows
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import Recipe
-from metricgrad.training.selection import Guard, Rows, exact_scores
+from metricgrad.training.selection import Selection, exact_scores
 from metricgrad.training.trainer import train
 
 ROOT = Path(__file__).parents[1]
@@ -106,10 +107,10 @@ def parts_of(box: ModuleType, seed: int, rows: dict[str, int]) -> dict[str, Rows
     return {name: Rows(*part) for name, *part in zip(rows, x.split(sizes), targets.split(sizes), strict=True)}
 
 
-def follow(loss: nn.Module, metric: Metric, parts: dict[str, Rows], recipe: Recipe, seed: int) -> tuple[Any, Guard]:
+def follow(loss: nn.Module, metric: Metric, parts: dict[str, Rows], recipe: Recipe, seed: int) -> tuple[Any, Selection]:
     """Train by one loss; return the model kept, and the guard that chose it."""
     model = build_model(MODEL, parts["train"].x.shape[1], seed)
-    guard = Guard(parts["validation"], metric, recipe)
+    guard = Selection(parts["validation"], metric, recipe)
     torch.manual_seed(seed)
     for _ in train(model, loss, parts["train"], recipe, guard=guard, seed=seed):
         pass

@@ -25,9 +25,10 @@ from metricgrad.evaluation.store import Store
 from metricgrad.metrics.registry import builtin_metrics, get_metric
 from metricgrad.metrics.resampling import standard_error
 from metricgrad.reporting.progress import work_bar
+from metricgrad.training.data import Rows
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import Recipe
-from metricgrad.training.selection import Guard, Rows, scores_of
+from metricgrad.training.selection import Selection, scores_of
 from metricgrad.training.trainer import train
 
 RESULTS = Path(__file__).parents[1] / "results" / "collapse.jsonl"
@@ -80,7 +81,7 @@ def carry_out(run: dict[str, Any]) -> dict[str, Any]:
     model = build_model(run["model"], FEATURES, run["seed"])
     torch.manual_seed(run["seed"])
     loss = make_loss("sl-r", metric, recipe)
-    guard = Guard(parts["validation"], metric, recipe)
+    guard = Selection(parts["validation"], metric, recipe)
     start, last = model, model
     trusts = []
     for done in train(model, loss, parts["train"], recipe, guard=guard, seed=run["seed"]):

@@ -27,9 +27,9 @@ from measuring import in_turns, made_up_table, own_word, store, stored
 from metricgrad.paper.rendering import Grid, Word, as_markdown
 from metricgrad.surrogate.loss import SurrogateLoss
 from metricgrad.surrogate.network import CONSTRUCTIONS
+from metricgrad.training.data import Rows
 from metricgrad.training.networks import PAPER_WIDTHS, build_model, mlp
 from metricgrad.training.recipe import RECIPES
-from metricgrad.training.selection import Rows
 from metricgrad.training.trainer import train
 
 NAME = "complexity"

@@ -23,7 +23,7 @@ from metricgrad.evaluation.grid import run_grid
 from metricgrad.metrics.registry import get_metric
 from metricgrad.paper.experiments import BUDGETS, Run, execute, jobs_of, prepared, table_runs
 from metricgrad.training.networks import build_model
-from metricgrad.training.selection import Guard
+from metricgrad.training.selection import Selection
 from metricgrad.training.trainer import train
 
 
@@ -43,7 +43,7 @@ def alone(run: Run) -> Iterator[str]:
     torch.manual_seed(run.seed)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*is not faithful yet")
-        guard = Guard(parts.validation, metric, recipe)
+        guard = Selection(parts.validation, metric, recipe)
         for _ in train(model, loss, parts.train, recipe, guard=guard, seed=run.seed):
             pass
     yield run.metric

@@ -23,9 +23,10 @@ from measuring import FOLDER, claim, in_turns, made_up_table, middle, own_word, 
 from metricgrad import MetricClassifier
 from metricgrad.estimators.metric_estimator import make_loss
 from metricgrad.metrics.registry import get_metric
+from metricgrad.training.data import Rows
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import RECIPES
-from metricgrad.training.selection import Guard, Rows
+from metricgrad.training.selection import Selection
 from metricgrad.training.trainer import train
 
 SIZES = (10_000, 100_000, 1_000_000, 5_000_000)
@@ -53,7 +54,7 @@ class Rounds:
         self.model = build_model("mlp", FEATURES)
         self.rounds = train(self.model, make_loss("sl-r", get_metric("f1"), recipe), table, recipe)
         some = rows // 4  # a fifth of all rows, where these are the other four
-        self.guard = Guard(Rows(table.x[:some], table.y[:some]), get_metric("f1"), recipe)
+        self.guard = Selection(Rows(table.x[:some], table.y[:some]), get_metric("f1"), recipe)
 
     def some(self) -> float:
         """Return the processor time of some rounds."""

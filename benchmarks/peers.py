@@ -27,10 +27,11 @@ from metricgrad.estimators.metric_estimator import make_loss
 from metricgrad.losses.binary import CrossEntropy
 from metricgrad.metrics.registry import get_metric
 from metricgrad.paper.experiments import prepared
-from metricgrad.training.loader import Draws
+from metricgrad.training.data import Rows
+from metricgrad.training.loader import SetLoader
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import RECIPES
-from metricgrad.training.selection import Rows, scores_of
+from metricgrad.training.selection import scores_of
 from metricgrad.training.trainer import Follower, train
 
 BATCHES = (100, 1_000)
@@ -128,7 +129,7 @@ def there(name: str, features: int) -> str:
 def step_times(rows: Rows, peers: list[str], batch: int, repeats: int, steps: int) -> dict[str, Any]:
     """Time some steps of everybody on the same rows in turns."""
     features = rows.x.shape[1]
-    sets = Draws(rows, replace(RECIPES["default"], set_size=batch), 0, weighted=True)
+    sets = SetLoader(rows, replace(RECIPES["default"], set_size=batch), 0, weighted=True)
     drawn = [(x[0], y[0]) for x, y, _ in sets.draw(steps, 1)]
     everybody = {"cross-entropy": cross_entropy, "ours": ours, **{name: PEERS[name] for name in peers}}
 

@@ -34,10 +34,10 @@ from metricgrad.evaluation.store import Store
 from metricgrad.losses.ranking import QUERY_LOSSES
 from metricgrad.metrics.registry import Metric, get_metric
 from metricgrad.reporting.progress import work_bar
-from metricgrad.training.data import centre_and_scale, scaled
+from metricgrad.training.data import Rows, centre_and_scale, scaled
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import Recipe, get_recipe
-from metricgrad.training.selection import Guard, Rows, loss_of, scores_of
+from metricgrad.training.selection import Selection, loss_of, scores_of
 from metricgrad.training.splits import split
 from metricgrad.training.trainer import train
 from ranking_page import PAGE, RESULTS, page
@@ -82,12 +82,12 @@ def _rows(x: np.ndarray, grades: np.ndarray, queries: list[np.ndarray]) -> Rows:
     return Rows(torch.as_tensor(x[places]), torch.as_tensor(grades[places]), None, torch.as_tensor(own))
 
 
-class Guards(Guard):
+class Guards(Selection):
     """A guard for each of several metrics, so that a loss made by hand is followed once for all of them."""
 
     def __init__(self, validation: Rows, metrics: list[Metric], recipe: Recipe) -> None:
         super().__init__(validation, metrics[0], recipe)
-        self.each = [Guard(validation, metric, recipe) for metric in metrics]
+        self.each = [Selection(validation, metric, recipe) for metric in metrics]
 
     def check(self, model: nn.Module, bold: bool, scores: Tensor | None = None) -> tuple[float, bool]:
         """Have every guard look at the same scores."""

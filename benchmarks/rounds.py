@@ -31,7 +31,7 @@ from metricgrad.paper.printed import LOSSES
 from metricgrad.training import compiled_steps as swift
 from metricgrad.training import ensemble as stacked
 from metricgrad.training.ensemble_trainer import Fleet, Member
-from metricgrad.training.loader import Draws
+from metricgrad.training.loader import SetLoader
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import RECIPES, Recipe
 from metricgrad.training.trainer import train
@@ -41,7 +41,7 @@ BAR = 8.0
 ENDLESS = 10**9
 SIDE = 1_024
 PARTS = {
-    "draws of rows": (Draws, "at_once"),
+    "draws of rows": (SetLoader, "at_once"),
     "draws of dropout": (stacked.Models, "masks"),
     "scores in both modes": (swift.Swift, "probe"),
     "metric": (stacked.Surrogates, "_true"),
@@ -88,7 +88,7 @@ def fleet(parts: Parts, recipe: Recipe, metrics: Sequence[str], compiles: bool) 
     recipe = replace(recipe, rounds=ENDLESS, check_every=ENDLESS)
     members = [Member(make_loss("sl-s", get_metric(metric), recipe), ()) for metric in metrics]
     model = build_model("mlp", parts.train.x.shape[1])
-    sets = Draws(parts.train, recipe, 0, weighted=True)
+    sets = SetLoader(parts.train, recipe, 0, weighted=True)
     models = [deepcopy(model) for _ in members]
     under_way = Fleet(models, members, sets, recipe, parts.validation, time.perf_counter(), compiles)
     return partial(next, under_way.sail("rounds", ENDLESS))

@@ -17,9 +17,9 @@ import torch
 
 from measuring import FOLDER, in_turns, made_up_table, middle, own_word, ratio, store
 from metricgrad.losses.binary import CrossEntropy
+from metricgrad.training.data import Rows
 from metricgrad.training.networks import PAPER_WIDTHS, build_model
 from metricgrad.training.recipe import Recipe
-from metricgrad.training.selection import Rows
 from metricgrad.training.threads import WORTH, work_of
 from metricgrad.training.trainer import train
 from overhead import wide

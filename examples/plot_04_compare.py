@@ -33,4 +33,4 @@ metric_by_method = found.plot_metric()
 thresholds = found.plot_threshold()
 
 # %%
-# ``metricgrad.write_contest(found, "page.html")`` writes all of it as one page.
+# ``metricgrad.write_comparison(found, "page.html")`` writes all of it as one page.

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from metricgrad.estimators.classifier import MetricClassifier as MetricClassifier
     from metricgrad.estimators.ranker import MetricRanker as MetricRanker
     from metricgrad.evaluation.comparison import compare as compare
-    from metricgrad.evaluation.comparison_result import Contest as Contest
-    from metricgrad.evaluation.report import write_contest as write_contest
+    from metricgrad.evaluation.comparison_result import ComparisonResult as ComparisonResult
+    from metricgrad.evaluation.report import write_comparison as write_comparison
     from metricgrad.metrics.callable import as_metric as as_metric
     from metricgrad.metrics.callable import black_box as black_box
     from metricgrad.metrics.class_decision import best_offsets as best_offsets
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from metricgrad.training.recipe import Recipe as Recipe
 
 __all__ = [
-    "Contest",
+    "ComparisonResult",
     "Metric",
     "MetricClassifier",
     "MetricRanker",
@@ -57,11 +57,11 @@ __all__ = [
     "metrics",
     "save",
     "scalars",
-    "write_contest",
+    "write_comparison",
 ]
 
 _HOMES = {
-    "Contest": "evaluation.comparison_result",
+    "ComparisonResult": "evaluation.comparison_result",
     "Metric": "metrics.registry",
     "MetricClassifier": "estimators.classifier",
     "MetricRanker": "estimators.ranker",
@@ -80,7 +80,7 @@ _HOMES = {
     "load_universal": "surrogate.pretrained",
     "save": "tabular.persistence",
     "scalars": "reporting.tracking",
-    "write_contest": "evaluation.report",
+    "write_comparison": "evaluation.report",
 }
 """The module each public name lives in."""
 _MODULES = {"datasets": "paper.datasets", "metrics": "metrics"}

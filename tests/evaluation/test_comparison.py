@@ -15,7 +15,7 @@ from sklearn.datasets import make_classification
 from sklearn.metrics import accuracy_score, f1_score
 from sklearn.preprocessing import StandardScaler
 
-from metricgrad import Contest, Recipe, black_box, compare
+from metricgrad import ComparisonResult, Recipe, black_box, compare
 from metricgrad.evaluation.runs import Problem, _places
 from metricgrad.training.splits import split
 
@@ -38,11 +38,11 @@ def frame() -> pd.DataFrame:
 
 
 @pytest.fixture(scope="module")
-def contest() -> Contest:
+def contest() -> ComparisonResult:
     return compare(frame(), "churn", "f1", **QUICK)
 
 
-def test_every_method_is_tried_once_on_every_split(contest: Contest) -> None:
+def test_every_method_is_tried_once_on_every_split(contest: ComparisonResult) -> None:
     assert contest.methods == ("sl-r", "cross-entropy", "balanced", "focal", "lightgbm")
     assert [(t.split, t.method) for t in contest.trials] == [(s, m) for s in (0, 1) for m in contest.methods]
     assert contest.classes == ("no", "yes")
@@ -131,7 +131,7 @@ def test_a_baseline_with_a_setting_is_tuned_on_validation_rows() -> None:
     assert all(one <= other + 1e-6 for one, other in zip(tuned, known, strict=True))
 
 
-def test_results_are_tables_and_figures(contest: Contest) -> None:
+def test_results_are_tables_and_figures(contest: ComparisonResult) -> None:
     table, summary = contest.table(), contest.summary()
     assert list(table["f1"]) == [pytest.approx(1 - trial.loss) for trial in contest.trials]
     assert list(summary.index) == ["metricgrad", "cross-entropy", "class weights", "focal loss", "LightGBM"]

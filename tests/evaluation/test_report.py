@@ -12,7 +12,7 @@ from browsing import in_browser, opened
 from playwright.sync_api import Browser, Page
 from sklearn.datasets import make_classification
 
-from metricgrad import Contest, Recipe, compare, write_contest
+from metricgrad import ComparisonResult, Recipe, compare, write_comparison
 from metricgrad.evaluation.charts import chart_data
 
 EVIL = "<script>alert(1)</script>"
@@ -21,7 +21,7 @@ QUICK = Recipe(warmup=60, rounds=20, check_every=5, trust_cap=50)
 
 
 @pytest.fixture(scope="module")
-def contest() -> Contest:
+def contest() -> ComparisonResult:
     X, y = make_classification(400, 5, weights=[0.7], random_state=0)
     frame = pd.DataFrame(X, columns=[EVIL, *"abcd"])
     target = np.where(y == 1, EVIL_LABEL, "no")
@@ -29,9 +29,9 @@ def contest() -> Contest:
 
 
 @pytest.fixture(scope="module")
-def file(contest: Contest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def file(contest: ComparisonResult, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("contest") / "deep" / "index.html"
-    write_contest(contest, path, f"metricgrad compare {EVIL}")
+    write_comparison(contest, path, f"metricgrad compare {EVIL}")
     return path
 
 
@@ -40,11 +40,11 @@ def drawn() -> str:
     return "#chart-fidelity svg circle"
 
 
-def test_a_page_is_replaced_whole(contest: Contest, tmp_path: Path) -> None:
+def test_a_page_is_replaced_whole(contest: ComparisonResult, tmp_path: Path) -> None:
     page = tmp_path / "index.html"
     page.write_text("old")
     with page.open() as reader:
-        write_contest(contest, page)
+        write_comparison(contest, page)
         assert reader.read() == "old"
     assert page.read_text().startswith("<!doctype html>")
     assert [path.name for path in tmp_path.iterdir()] == ["index.html"]
@@ -53,7 +53,7 @@ def test_a_page_is_replaced_whole(contest: Contest, tmp_path: Path) -> None:
 # ---- data ----------------------------------------------------------------------------------------------------------
 
 
-def test_charts_carry_the_curves_of_every_split_and_their_mean(contest: Contest) -> None:
+def test_charts_carry_the_curves_of_every_split_and_their_mean(contest: ComparisonResult) -> None:
     charts = chart_data(contest)["charts"]
     assert list(charts) == ["metric", "ahead", "roc", "precision", "threshold", "calibration", "fidelity"]
     for name, of in (("roc", "roc"), ("precision", "precision")):
@@ -66,7 +66,7 @@ def test_charts_carry_the_curves_of_every_split_and_their_mean(contest: Contest)
     assert len(charts["threshold"]["dots"]) == 15
 
 
-def test_training_is_shown_as_the_metric_people_know(contest: Contest) -> None:
+def test_training_is_shown_as_the_metric_people_know(contest: ComparisonResult) -> None:
     data = chart_data(contest)
     run = next(run for run in data["runs"] if run["k"] == "cross-entropy" and run["seed"] == 0)
     losses = [r.validation for r in contest.of("cross-entropy")[0].history if r.validation == r.validation]
@@ -79,7 +79,7 @@ def test_an_error_rate_and_a_ranking_have_pages_too(tmp_path: Path) -> None:
     how: dict[str, Any] = {"model": "linear", "recipe": QUICK, "splits": 2, "n_jobs": 1}
     for metric, said in (("error_rate", "lower is better"), ("auc", "no threshold matters")):
         found = compare(X, y, metric, method="focal", rivals=["cross-entropy"], **how)
-        write_contest(found, tmp_path / "page.html")
+        write_comparison(found, tmp_path / "page.html")
         text = (tmp_path / "page.html").read_text(encoding="utf-8")
         assert said in text
         assert "id='chart-fidelity'" not in text
@@ -90,7 +90,7 @@ def test_an_error_rate_and_a_ranking_have_pages_too(tmp_path: Path) -> None:
 
 
 @in_browser
-def test_the_verdict_and_every_chart_are_there(page: Page, contest: Contest) -> None:
+def test_the_verdict_and_every_chart_are_there(page: Page, contest: ComparisonResult) -> None:
     assert page.locator(".verdict").inner_text() == contest.verdict[:1].upper() + contest.verdict[1:] + "."
     assert page.locator("[data-chart]").count() == 7
     for name, marks in (("roc", "path.mean"), ("precision", "path.mean"), ("calibration", "path.mean")):
@@ -114,7 +114,7 @@ def test_unticking_a_method_takes_it_from_every_chart(page: Page) -> None:
 
 
 @in_browser
-def test_pointing_at_a_curve_or_the_arrow_keys_show_values(page: Page, contest: Contest) -> None:
+def test_pointing_at_a_curve_or_the_arrow_keys_show_values(page: Page, contest: ComparisonResult) -> None:
     chart, tip = page.locator("#chart-roc svg"), page.locator("#chart-roc .tip")
     assert tip.is_hidden()
     chart.focus()
@@ -129,7 +129,7 @@ def test_pointing_at_a_curve_or_the_arrow_keys_show_values(page: Page, contest: 
 
 
 @in_browser
-def test_the_table_of_methods_sorts_by_its_numbers(page: Page, contest: Contest) -> None:
+def test_the_table_of_methods_sorts_by_its_numbers(page: Page, contest: ComparisonResult) -> None:
     page.locator("#methods thead th", has_text="F1").get_by_role("button").click()
     seen = page.eval_on_selector_all("#methods tbody tr", "rows => rows.map(r => Number(r.cells[1].dataset.value))")
     assert seen == pytest.approx(sorted(contest.values(method).mean() for method in contest.methods))

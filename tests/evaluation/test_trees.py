@@ -9,7 +9,7 @@ from sklearn.datasets import make_classification
 from sklearn.metrics import log_loss
 
 from metricgrad.evaluation.trees import grow_trees
-from metricgrad.training.selection import Rows
+from metricgrad.training.data import Rows
 
 lightgbm = pytest.importorskip("lightgbm")
 

@@ -33,9 +33,9 @@ from metricgrad.losses.binary import (
     SoftJaccard,
 )
 from metricgrad.metrics.registry import auc, f1, jaccard
+from metricgrad.training.data import Rows
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import Recipe
-from metricgrad.training.selection import Rows
 from metricgrad.training.trainer import train
 
 GENERATOR = torch.Generator().manual_seed(0)

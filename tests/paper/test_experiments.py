@@ -21,7 +21,7 @@ from metricgrad.paper.printed import LOSSES, MODES
 from metricgrad.surrogate.pretrained import bundled_index
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import RECIPES, get_recipe
-from metricgrad.training.selection import Guard
+from metricgrad.training.selection import Selection
 from metricgrad.training.splits import split
 from metricgrad.training.trainer import train
 
@@ -222,7 +222,7 @@ def test_the_cost_of_the_reduction_is_chosen_on_validation_rows() -> None:
     parts, model = prepared("digits8", 0, standardise=True), build_model("linear", 64, 0)
     least = {}
     for cost in COSTS:
-        guard = Guard(parts.validation, get_metric("f1"), run.how)
+        guard = Selection(parts.validation, get_metric("f1"), run.how)
         rounds = list(train(deepcopy(model), CostSensitive(cost), parts.train, run.how, guard=guard, seed=0))
         least[cost] = min(done.validation for done in rounds if done.validation == done.validation)
     assert chosen["validation_loss"] == pytest.approx(min(least.values()))

@@ -15,7 +15,7 @@ from metricgrad.paper.experiments import prepared
 from metricgrad.paper.figures import FIGURE1, FIGURE3, Figure2, Figure3, figure1, figure2, figure3, save_arrays
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import Recipe
-from metricgrad.training.selection import Guard
+from metricgrad.training.selection import Selection
 from metricgrad.training.trainer import train
 
 
@@ -105,7 +105,7 @@ def test_looking_at_test_rows_changes_nothing(convergence: Figure3) -> None:
         torch.manual_seed(0)
         loss = make_loss("sl-r", f1, recipe)
         torch.manual_seed(0)
-        rounds = list(train(model, loss, parts.train, recipe, guard=Guard(parts.validation, f1, recipe), seed=0))
+        rounds = list(train(model, loss, parts.train, recipe, guard=Selection(parts.validation, f1, recipe), seed=0))
     np.testing.assert_array_equal([done.loss for done in rounds], convergence.surrogate["sl-r"])
     np.testing.assert_array_equal([done.gap for done in rounds], convergence.gap["sl-r"])
 

@@ -14,11 +14,11 @@ from metricgrad.evaluation.store import Store
 from metricgrad.paper.reproduce import UNFINISHED, carry_out, make_plan
 from metricgrad.training import ensemble_trainer as fleet
 from metricgrad.training.candidates import Trained
-from metricgrad.training.checkpoint import Logbook
+from metricgrad.training.checkpoint import Checkpoint
+from metricgrad.training.data import Rows
 from metricgrad.training.ensemble_trainer import Fleet, Member, train_fleet
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import RECIPES, Recipe
-from metricgrad.training.selection import Rows
 
 PAPER = replace(RECIPES["paper"], rounds=30, set_size=40, check_every=5, learning_rate=1e-3, surrogate_rate=1e-3)
 DEFAULT = Recipe(warmup=20, rounds=20, set_size=40, refine_sets=2, trust=-1.0, check_every=5)
@@ -30,7 +30,7 @@ def table(rows: int, seed: int) -> Rows:
     return Rows(x, (x[:, 0] + x[:, 1] * x[:, 2] > 0.7).float())
 
 
-def sailed(recipe: Recipe, crew: list[tuple[str, str]], log: Logbook | None) -> list[Trained]:
+def sailed(recipe: Recipe, crew: list[tuple[str, str]], log: Checkpoint | None) -> list[Trained]:
     members = []
     for method, name in crew:
         torch.manual_seed(0)
@@ -68,9 +68,9 @@ def test_a_stopped_fleet_ends_where_it_would_have_ended(
     with monkeypatch.context() as patch:
         stop_at(patch, 3)
         with pytest.raises(Stopped):
-            sailed(recipe, crew, Logbook(log, every=0.0))
-    assert Logbook(log).read()["number"] == 10
-    for one, other in zip(whole, sailed(recipe, crew, Logbook(log, every=0.0)), strict=True):
+            sailed(recipe, crew, Checkpoint(log, every=0.0))
+    assert Checkpoint(log).read()["number"] == 10
+    for one, other in zip(whole, sailed(recipe, crew, Checkpoint(log, every=0.0)), strict=True):
         for name, tensor in one.model.state_dict().items():
             torch.testing.assert_close(tensor, other.model.state_dict()[name], rtol=0, atol=0)
         assert str(one.verdict) == str(other.verdict)
@@ -80,12 +80,12 @@ def test_a_stopped_fleet_ends_where_it_would_have_ended(
 
 
 def test_a_logbook_is_written_at_times_and_counts_what_was_spent(tmp_path: Path) -> None:
-    log = Logbook(tmp_path / "deep" / "log.pt", every=1e6)
+    log = Checkpoint(tmp_path / "deep" / "log.pt", every=1e6)
     assert log.read() is None
     assert not log.due
     log.begun -= 50
     log.write({"number": 3})
-    again = Logbook(log.path, every=0.0)
+    again = Checkpoint(log.path, every=0.0)
     assert again.due
     assert again.read()["number"] == 3
     assert 50 <= again.spent < 60
@@ -102,15 +102,15 @@ def test_a_command_that_was_stopped_goes_on_and_leaves_nothing_behind(
         "table2", datasets=["digits8"], metrics=["f1"], methods=["sl-s"], recipe="paper", rounds=100, seeds=1
     )
     store = Store(tmp_path / "runs.jsonl")
-    monkeypatch.setattr(Logbook, "due", True)
+    monkeypatch.setattr(Checkpoint, "due", True)
     with monkeypatch.context() as patch:
-        usual = Logbook.write
+        usual = Checkpoint.write
 
-        def write_and_stop(self: Logbook, state: dict) -> None:
+        def write_and_stop(self: Checkpoint, state: dict) -> None:
             usual(self, state)
             raise KeyboardInterrupt
 
-        patch.setattr(Logbook, "write", write_and_stop)
+        patch.setattr(Checkpoint, "write", write_and_stop)
         with pytest.raises(KeyboardInterrupt):
             list(carry_out(plan, store, command="x", n_jobs=1))
     (written,) = (tmp_path / UNFINISHED).glob("*.pt")

@@ -12,10 +12,10 @@ from metricgrad import get_metric
 from metricgrad.estimators.metric_estimator import make_loss
 from metricgrad.training import compiled_steps as swift
 from metricgrad.training.candidates import Trained
+from metricgrad.training.data import Rows
 from metricgrad.training.ensemble_trainer import Member, train_fleet
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import RECIPES, Recipe
-from metricgrad.training.selection import Rows
 
 PAPER = replace(RECIPES["paper"], rounds=20, set_size=40, check_every=10, learning_rate=1e-3, surrogate_rate=1e-3)
 CREW = [("sl-s", "auc"), ("sl-r", "f1")]

@@ -14,11 +14,11 @@ import torch
 
 from metricgrad import get_metric
 from metricgrad.estimators.metric_estimator import make_loss
+from metricgrad.training.data import Rows
 from metricgrad.training.ensemble_trainer import Member, train_fleet
-from metricgrad.training.loader import Draws
+from metricgrad.training.loader import SetLoader
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import RECIPES
-from metricgrad.training.selection import Rows
 from metricgrad.training.trainer import train
 
 FILE = Path(__file__).parents[2] / "benchmarks" / "direct.py"
@@ -45,7 +45,7 @@ def test_twenty_rounds_end_at_the_same_parameters_by_all_three_ways(rate: float)
     torch.manual_seed(0)
     loss = make_loss("sl-s", auc, recipe).double()
 
-    sets = Draws(rows, recipe, 5, weighted=True)
+    sets = SetLoader(rows, recipe, 5, weighted=True)
     refining = [rows_of for _ in range(20) for rows_of in sets.draw(10, 1, "refine")]
     following = [rows_of for _ in range(20) for rows_of in sets.draw(3, 1)]
     contestant = direct().Direct(deepcopy(start), deepcopy(loss.surrogate), rate)

@@ -13,11 +13,12 @@ from metricgrad import get_metric
 from metricgrad.estimators.metric_estimator import make_loss
 from metricgrad.losses.binary import CrossEntropy
 from metricgrad.surrogate.loss import SurrogateLoss
+from metricgrad.training.data import Rows
 from metricgrad.training.ensemble import Models, side_by_side
 from metricgrad.training.ensemble_trainer import Member, can_sail, train_fleet
 from metricgrad.training.networks import MODELS, Scorer, build_model
 from metricgrad.training.recipe import RECIPES, Recipe
-from metricgrad.training.selection import Guard, Rows
+from metricgrad.training.selection import Selection
 from metricgrad.training.trainer import train
 
 RECIPE = Recipe(warmup=7, rounds=6, check_every=2, set_size=60, trust_cap=100)
@@ -38,7 +39,7 @@ def loss_of(method: str, metric: str, recipe: Recipe) -> nn.Module:
 def alone(model: Scorer, method: str, metric: str, recipe: Recipe, rows: Rows, validation: Rows) -> tuple:
     own, loss = deepcopy(model), loss_of(method, metric, recipe)
     torch.manual_seed(1)
-    rounds = train(own, loss, rows, recipe, guard=Guard(validation, get_metric(metric), recipe), seed=3)
+    rounds = train(own, loss, rows, recipe, guard=Selection(validation, get_metric(metric), recipe), seed=3)
     return own, loss, [done for done in rounds if done.validation == done.validation]
 
 

@@ -11,9 +11,10 @@ from metricgrad.losses.ranking import ListNet
 from metricgrad.metrics.registry import get_metric
 from metricgrad.metrics.tasks import RANKING
 from metricgrad.surrogate.fidelity import spread_of
-from metricgrad.training.loader import Draws
+from metricgrad.training.data import Rows
+from metricgrad.training.loader import SetLoader
 from metricgrad.training.recipe import Recipe
-from metricgrad.training.selection import Guard, Rows
+from metricgrad.training.selection import Selection
 from metricgrad.training.trainer import scores_of_present, train
 
 SIZES = [2, 3, 2, 2, 40]
@@ -29,7 +30,7 @@ def queries(features: int = 3) -> Rows:
 def test_a_draw_holds_whole_queries_and_no_column_that_pads_all_of_them() -> None:
     rows = queries()
     widths = set()
-    for x, y, w in Draws(rows, Recipe(), 0, False, RANKING).draw(40, 2):
+    for x, y, w in SetLoader(rows, Recipe(), 0, False, RANKING).draw(40, 2):
         sizes = (w > 0).sum(-1).tolist()
         widths.add(x.shape[1])
         assert x.shape[1] == max(sizes)
@@ -51,7 +52,7 @@ def test_padding_does_not_count_in_the_spread_of_scores() -> None:
 
 
 def test_noise_is_in_units_of_the_spread_of_what_is_there() -> None:
-    sets = Draws(queries(), Recipe(), 0, False, RANKING)
+    sets = SetLoader(queries(), Recipe(), 0, False, RANKING)
     scores, weights = torch.zeros(500, 40), torch.ones(500, 40)
     scores[:, 0], scores[:, 1], weights[:, 2:] = 1, -1, 0
     moved = (sets.noisy(scores, 1.0, weights=weights) - scores)[:, :2].std()
@@ -85,6 +86,6 @@ def test_a_batch_norm_sees_no_padding() -> None:
     norm = nn.BatchNorm1d(1)
     recipe = Recipe(warmup=5, rounds=0, sets=4, learning_rate=1e-6)
     padded = Rows(*far, None, later)
-    guard = Guard(padded, get_metric("map"), recipe)
+    guard = Selection(padded, get_metric("map"), recipe)
     list(train(nn.Sequential(norm, nn.Linear(1, 1), nn.Flatten(0)), ListNet(), padded, recipe, guard=guard))
     assert float(norm.running_mean.abs()) < 1

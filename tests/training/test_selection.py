@@ -18,9 +18,10 @@ from metricgrad.losses.binary import CrossEntropy
 from metricgrad.metrics.registry import Metric, auc, f1, get_metric
 from metricgrad.metrics.resampling import standard_error
 from metricgrad.surrogate.loss import SurrogateLoss
+from metricgrad.training.data import Rows
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import Recipe
-from metricgrad.training.selection import Guard, Rows, Verdict, exact_scores, loss_of, scores_of
+from metricgrad.training.selection import Selection, Verdict, exact_scores, loss_of, scores_of
 from metricgrad.training.trainer import train
 
 RECIPE = Recipe(warmup=6, rounds=4, set_size=50, refine_sets=4, trust=-1.0, check_every=1)
@@ -44,7 +45,7 @@ class Fixed(nn.Module):
 
 
 def judged(safe: float, bold: float, margin: float, learned: bool = True, n: int = 300) -> tuple[Verdict, float]:
-    guard, model = Guard(table(n, 1), auc, replace(RECIPE, margin=margin)), Fixed(0.0)
+    guard, model = Selection(table(n, 1), auc, replace(RECIPE, margin=margin)), Fixed(0.0)
     guard.check(Fixed(safe), bold=False)
     guard.check(Fixed(bold), bold=True)
     guard.restore(model, learned)
@@ -90,7 +91,7 @@ def test_a_model_that_gains_nothing_is_not_said_to_gain_within_the_noise(gain: f
 
 
 def test_nothing_looked_at_is_nothing_to_restore() -> None:
-    guard, model = Guard(table(), auc, RECIPE), Fixed(0.7)
+    guard, model = Selection(table(), auc, RECIPE), Fixed(0.7)
     guard.restore(model, learned=True)
     assert guard.verdict == Verdict(False, pytest.approx(math.nan, nan_ok=True), pytest.approx(math.nan, nan_ok=True))
     assert model.good.item() == pytest.approx(0.7)
@@ -131,7 +132,7 @@ def test_offsets_need_not_be_searched_anew_for_the_error() -> None:
     y = torch.randint(3, (600,), generator=generator)
     one_hot = torch.nn.functional.one_hot(y, 3).float()
     safe, bold = (sharp * one_hot + torch.randn(600, 3, generator=generator) for sharp in (0.8, 1.2))
-    found = Guard(Rows(torch.zeros(600, 1), one_hot), metric, Recipe())._error(safe, bold)
+    found = Selection(Rows(torch.zeros(600, 1), one_hot), metric, Recipe())._error(safe, bold)
     assert found == pytest.approx(standard_error(metric.best, safe, bold, one_hot), rel=0.3)
 
 
@@ -154,7 +155,7 @@ def test_the_error_of_equal_models_is_not_asked_for() -> None:
     ("metric", "proxy"), [("auc", "cross-entropy"), ("ndcg", "LambdaRank"), ("spearman", "squared error")]
 )
 def test_a_verdict_names_the_proxy_of_the_task(metric: str, proxy: str) -> None:
-    assert Guard(table(), get_metric(metric), RECIPE).choose(learned=True).proxy == proxy
+    assert Selection(table(), get_metric(metric), RECIPE).choose(learned=True).proxy == proxy
 
 
 def test_offsets_and_weights_have_their_say_in_the_error() -> None:
@@ -166,7 +167,7 @@ def test_offsets_and_weights_have_their_say_in_the_error() -> None:
 
     def error(w: Tensor | None, rows: slice = slice(None), shift: Tensor | float = 0.0) -> float:
         validation = Rows(torch.zeros(600, 1)[rows], one_hot[rows], None if w is None else w[rows])
-        return Guard(validation, metric, Recipe())._error(safe[rows] + shift, bold[rows] + shift)
+        return Selection(validation, metric, Recipe())._error(safe[rows] + shift, bold[rows] + shift)
 
     assert error(None, shift=shifted) == pytest.approx(error(None), rel=0.1)
     # Rows of no weight say nothing: a quarter of the rows, twice the error.
@@ -260,7 +261,7 @@ def test_the_companion_is_the_very_run_of_cross_entropy(model: str) -> None:
         torch.manual_seed(0)
         network = build_model(model, 5)
         torch.manual_seed(0)
-        rounds = train(network, loss, table(), recipe, guard=Guard(table(200, 1), auc, recipe), seed=2)
+        rounds = train(network, loss, table(), recipe, guard=Selection(table(200, 1), auc, recipe), seed=2)
         return [(done.validation, done.companion) for done in rounds if done.phase == "rounds"]
 
     plain = run(CrossEntropy(), RECIPE)
@@ -277,7 +278,7 @@ def test_a_surrogate_that_gains_nothing_ends_exactly_at_cross_entropy() -> None:
     for loss in (CrossEntropy(), SurrogateLoss("auc")):
         network = build_model("mlp", 5)
         torch.manual_seed(0)
-        guard = Guard(table(200, 1), auc, recipe)
+        guard = Selection(table(200, 1), auc, recipe)
         list(train(network, loss, table(), recipe, guard=guard, seed=2))
         ends.append(network.state_dict())
     assert guard.verdict is not None
@@ -286,7 +287,7 @@ def test_a_surrogate_that_gains_nothing_ends_exactly_at_cross_entropy() -> None:
 
 
 def test_a_model_that_loses_as_much_as_the_best_so_far_is_not_the_best() -> None:
-    guard = Guard(table(), auc, RECIPE)
+    guard = Selection(table(), auc, RECIPE)
     assert [guard.check(Fixed(good), bold=False)[1] for good in (0.2, 0.2, 1.0, 1.0, 0.5)] == [
         True,
         False,

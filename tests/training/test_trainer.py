@@ -18,9 +18,10 @@ from metricgrad.losses.binary import CrossEntropy
 from metricgrad.metrics.callable import black_box
 from metricgrad.metrics.registry import auc, f1
 from metricgrad.surrogate.loss import SurrogateLoss
+from metricgrad.training.data import Rows
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import Recipe
-from metricgrad.training.selection import Guard, Rows
+from metricgrad.training.selection import Selection
 from metricgrad.training.trainer import scores_of_present, train, trust_on
 
 QUICK = Recipe(warmup=6, rounds=4, surrogate_steps=2, set_size=50, refine_sets=4, trust=-1.0, check_every=1)
@@ -149,7 +150,7 @@ def test_every_step_of_the_surrogate_gets_sets_of_its_own() -> None:
 def test_rounds_are_numbered_within_their_phase() -> None:
     network = build_model("linear", 5)
     recipe = replace(QUICK, warmup=7)
-    rounds = list(train(network, Recorder(), TRAINING, recipe, guard=Guard(VALIDATION, auc, recipe)))
+    rounds = list(train(network, Recorder(), TRAINING, recipe, guard=Selection(VALIDATION, auc, recipe)))
     places = [(done.phase, done.number, done.of) for done in rounds]
     assert places == [("warm-up", n, 7) for n in (3, 6, 7)] + [("rounds", n, 4) for n in (1, 2, 3, 4)]
     assert all(math.isfinite(done.validation) for done in rounds)
@@ -159,7 +160,7 @@ def test_rounds_are_numbered_within_their_phase() -> None:
 
 def test_validation_rows_are_looked_at_as_often_as_asked_and_at_the_end() -> None:
     recipe = replace(QUICK, warmup=0, rounds=7, check_every=3)
-    rounds = train(build_model("linear", 5), CrossEntropy(), TRAINING, recipe, guard=Guard(VALIDATION, auc, recipe))
+    rounds = train(build_model("linear", 5), CrossEntropy(), TRAINING, recipe, guard=Selection(VALIDATION, auc, recipe))
     assert [done.number for done in rounds if math.isfinite(done.validation)] == [3, 6, 7]
 
 
@@ -371,8 +372,8 @@ class Sum(nn.Module):
 
 def test_a_harmful_loss_ends_exactly_at_the_cross_entropy_start() -> None:
     recipe = replace(QUICK, warmup=60, rounds=30, learning_rate=0.02, check_every=100)
-    start = trained(CrossEntropy(), replace(recipe, rounds=0), model="mlp", guard=Guard(VALIDATION, auc, recipe))
-    guarded = trained(Harmful(), recipe, model="mlp", guard=Guard(VALIDATION, auc, recipe))
+    start = trained(CrossEntropy(), replace(recipe, rounds=0), model="mlp", guard=Selection(VALIDATION, auc, recipe))
+    guarded = trained(Harmful(), recipe, model="mlp", guard=Selection(VALIDATION, auc, recipe))
     assert same(state_of(guarded), state_of(start))
     assert not same(state_of(trained(Harmful(), recipe, model="mlp")), state_of(start))
 
@@ -381,7 +382,7 @@ def test_without_a_warm_up_a_harmful_loss_leaves_a_good_model_as_it_came() -> No
     good = trained(CrossEntropy(), replace(QUICK, warmup=200, rounds=0, learning_rate=0.02))
     before = state_of(good)
     recipe = replace(QUICK, warmup=0, learning_rate=1.0)
-    rounds = train(good, Harmful(), TRAINING, recipe, guard=Guard(VALIDATION, auc, recipe))
+    rounds = train(good, Harmful(), TRAINING, recipe, guard=Selection(VALIDATION, auc, recipe))
     assert not any(done.best for done in rounds)
     assert same(before, state_of(good))
 
@@ -389,7 +390,7 @@ def test_without_a_warm_up_a_harmful_loss_leaves_a_good_model_as_it_came() -> No
 def test_a_good_loss_ends_at_the_best_round() -> None:
     recipe = replace(QUICK, rounds=40, learning_rate=0.02)
     network, states = build_model("linear", 5), []
-    for done in train(network, CrossEntropy(), TRAINING, recipe, guard=Guard(VALIDATION, auc, recipe)):
+    for done in train(network, CrossEntropy(), TRAINING, recipe, guard=Selection(VALIDATION, auc, recipe)):
         states.append((done.validation, done.best, state_of(network)))
     least = min(value for value, *_ in states)
     best = [state for value, chosen, state in states if chosen][-1]
@@ -400,7 +401,7 @@ def test_a_good_loss_ends_at_the_best_round() -> None:
 def test_closing_the_generator_early_restores_the_best() -> None:
     recipe = replace(QUICK, warmup=60, rounds=30, learning_rate=0.02, check_every=20)
     network = build_model("mlp", 5)
-    rounds, best = train(network, Harmful(), TRAINING, recipe, guard=Guard(VALIDATION, auc, recipe)), None
+    rounds, best = train(network, Harmful(), TRAINING, recipe, guard=Selection(VALIDATION, auc, recipe)), None
     for done in rounds:
         best = state_of(network) if done.best else best
         if done.phase == "rounds" and done.number == 10:
@@ -414,7 +415,7 @@ def test_the_best_is_chosen_at_zero_if_the_recipe_trains_at_zero() -> None:
     network = build_model("linear", 5)
     for form, metric in (("zero", f1), ("best", f1.best)):
         recipe = replace(QUICK, form=form, rounds=0)
-        *_, last = train(network, CrossEntropy(), TRAINING, recipe, guard=Guard(VALIDATION, f1, recipe))
+        *_, last = train(network, CrossEntropy(), TRAINING, recipe, guard=Selection(VALIDATION, f1, recipe))
         assert last.validation == float(metric(network(VALIDATION.x).detach(), VALIDATION.y))
 
 
@@ -429,7 +430,7 @@ def test_a_loss_that_is_not_finite_is_an_error_and_the_best_model_is_kept() -> N
             return scores.sum() * math.nan
 
     network = build_model("linear", 5)
-    rounds = train(network, Broken(), TRAINING, replace(QUICK, warmup=3), guard=Guard(VALIDATION, auc, QUICK))
+    rounds = train(network, Broken(), TRAINING, replace(QUICK, warmup=3), guard=Selection(VALIDATION, auc, QUICK))
     next(rounds)
     start = state_of(network)
     with pytest.raises(ValueError, match="loss: expected finite numbers while training, got nan"):
@@ -481,7 +482,7 @@ def test_the_same_seed_gives_the_same_model_to_the_bit() -> None:
     def run(seed: int) -> State:
         torch.manual_seed(0)
         loss = SurrogateLoss("f1", "scratch")
-        return state_of(trained(loss, QUICK, model="mlp", guard=Guard(VALIDATION, f1, QUICK), seed=seed))
+        return state_of(trained(loss, QUICK, model="mlp", guard=Selection(VALIDATION, f1, QUICK), seed=seed))
 
     assert same(run(3), run(3))
     assert not same(run(3), run(4))

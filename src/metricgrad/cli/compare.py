@@ -24,7 +24,7 @@ from metricgrad.reporting.terminal import echo
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from metricgrad.evaluation.comparison_result import Contest
+    from metricgrad.evaluation.comparison_result import ComparisonResult
 
 
 def compare(
@@ -45,7 +45,7 @@ def compare(
 ) -> None:
     """Say whether training for the metric is worth it on your table: against cross-entropy and others, many splits."""
     from metricgrad import compare as compared
-    from metricgrad.evaluation.report import write_contest
+    from metricgrad.evaluation.report import write_comparison
     from metricgrad.metrics.parse import read_metric
     from metricgrad.reporting.atomic import write_whole
     from metricgrad.reporting.screen import Screen
@@ -68,7 +68,7 @@ def compare(
         name="standard input" if data == "-" else Path(data).name,
         verbose=True,
     )
-    write_contest(contest, out / "index.html", command_line())
+    write_comparison(contest, out / "index.html", command_line())
     write_whole(out / "trials.csv", contest.table().to_csv(index=False))
     for remark in contest.remarks:
         echo(remark)
@@ -77,7 +77,7 @@ def compare(
     echo(f"The page and every number are in {out}: open {out / 'index.html'}.")
 
 
-def _table(contest: Contest) -> Table:
+def _table(contest: ComparisonResult) -> Table:
     from rich.table import Table
 
     summary = contest.summary()

@@ -37,10 +37,9 @@ from metricgrad.metrics.registry import Metric
 from metricgrad.metrics.tasks import BINARY, TASKS, Task
 from metricgrad.metrics.thresholds import best_threshold
 from metricgrad.reporting.progress import work_bar
-from metricgrad.training.data import Table, checked_weights, merged
+from metricgrad.training.data import Rows, Table, checked_weights, merged
 from metricgrad.training.networks import Scorer, build_model
 from metricgrad.training.recipe import Recipe, get_recipe
-from metricgrad.training.selection import Rows
 from metricgrad.training.splits import Split, split, split_at
 from metricgrad.training.trainer import Round
 

@@ -10,9 +10,8 @@ import torch
 from metricgrad.estimators.metric_estimator import Array, Trained, scores_in_double
 from metricgrad.metrics.registry import Metric
 from metricgrad.metrics.thresholds import best_threshold
-from metricgrad.training.data import Table
+from metricgrad.training.data import Rows, Table
 from metricgrad.training.networks import Scorer
-from metricgrad.training.selection import Rows
 from metricgrad.training.splits import folds, split
 
 FOLDS = 5

@@ -28,10 +28,10 @@ from metricgrad.reporting.cards import card, small_line
 from metricgrad.reporting.progress import shown_rounds
 from metricgrad.surrogate.loss import SurrogateLoss
 from metricgrad.surrogate.pretraining import Progress
-from metricgrad.training.data import centre_and_scale, chunks, scaled
+from metricgrad.training.data import Rows, centre_and_scale, chunks, scaled
 from metricgrad.training.networks import Scorer
 from metricgrad.training.recipe import RECIPES, Recipe, get_recipe
-from metricgrad.training.selection import Guard, Rows, Verdict
+from metricgrad.training.selection import Selection, Verdict
 from metricgrad.training.threads import threads_for
 from metricgrad.training.trainer import Round, train
 
@@ -127,7 +127,7 @@ class MetricEstimator(NestedRecipe):
     ) -> Trained:
         """Train a network by rounds, until the end, the time limit, the word of the callback or Ctrl-C."""
         torch.manual_seed(seed)  # dropout must not depend on the loss: every method starts from the same warm-up
-        guard = Guard(kept, metric, recipe)
+        guard = Selection(kept, metric, recipe)
         rounds = train(network, loss, rows, recipe, guard=guard, seed=seed)
         history: list[Round] = []
         interrupted = False

@@ -27,10 +27,10 @@ from metricgrad.metrics.callable import as_metric
 from metricgrad.metrics.registry import Metric
 from metricgrad.metrics.tasks import RANKING
 from metricgrad.reporting.progress import work_bar
-from metricgrad.training.data import checked_weights, scaled
+from metricgrad.training.data import Rows, checked_weights, scaled
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import Recipe, get_recipe
-from metricgrad.training.selection import Rows, loss_of
+from metricgrad.training.selection import loss_of
 from metricgrad.training.splits import split, split_at
 from metricgrad.training.trainer import Round
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metricgrad.evaluation.comparison_result import Contest
+from metricgrad.evaluation.comparison_result import ComparisonResult
 from metricgrad.evaluation.diagnostics import RECALLS, SHARES, Diagnosis
 from metricgrad.evaluation.records import Record, Setting
 from metricgrad.evaluation.training_panel import training_data
@@ -18,7 +18,7 @@ Array = NDArray[Any]
 DIGITS = 4
 
 
-def chart_data(contest: Contest) -> dict[str, Any]:
+def chart_data(contest: ComparisonResult) -> dict[str, Any]:
     """Return all that the scripts of the page draw from."""
     metric, setting = contest.metric, Setting(contest.model, contest.recipe)
     records = [_record(contest, trial, setting) for trial in contest.trials]
@@ -32,14 +32,14 @@ def chart_data(contest: Contest) -> dict[str, Any]:
     return {**data, "titles": titles, "methods": list(contest.methods), "charts": charts(contest)}
 
 
-def _record(contest: Contest, trial: Any, setting: Setting) -> Record:
+def _record(contest: ComparisonResult, trial: Any, setting: Setting) -> Record:
     names = ("steps", "validation", "loss", "gap")
     history = {name: [getattr(done, name) for done in trial.history] for name in names}
     kept = {"history": history}
     return Record(contest.name, contest.metric.name, trial.method, setting, trial.split, 0, kept)
 
 
-def charts(contest: Contest) -> dict[str, Any]:
+def charts(contest: ComparisonResult) -> dict[str, Any]:
     """Return every chart by name; those that this contest has nothing for are left out."""
     found = {
         "metric": _metric(contest),
@@ -56,7 +56,7 @@ def charts(contest: Contest) -> dict[str, Any]:
 # ---- rows ----------------------------------------------------------------------------------------------------------
 
 
-def _metric(contest: Contest) -> dict[str, Any]:
+def _metric(contest: ComparisonResult) -> dict[str, Any]:
     values = {method: contest.values(method) for method in contest.methods}
     every = np.concatenate(list(values.values()))
     means = ", ".join(f"{contest.label(m)} {own.mean():.3f}" for m, own in values.items())
@@ -71,7 +71,7 @@ def _metric(contest: Contest) -> dict[str, Any]:
     }
 
 
-def _ahead(contest: Contest) -> dict[str, Any]:
+def _ahead(contest: ComparisonResult) -> dict[str, Any]:
     """Return the differences as people know the metric, so that a gain in an error rate is on the left."""
     sign = 1 if contest.metric.higher_is_better else -1
     spans = {
@@ -95,7 +95,7 @@ def _ahead(contest: Contest) -> dict[str, Any]:
 # ---- curves --------------------------------------------------------------------------------------------------------
 
 
-def _roc(contest: Contest) -> dict[str, Any]:
+def _roc(contest: ComparisonResult) -> dict[str, Any]:
     return {
         **_on_grid(contest, SHARES, lambda one: one.roc),
         "x": "false-alarm rate",
@@ -105,7 +105,7 @@ def _roc(contest: Contest) -> dict[str, Any]:
     }
 
 
-def _precision(contest: Contest) -> dict[str, Any]:
+def _precision(contest: ComparisonResult) -> dict[str, Any]:
     return {
         **_on_grid(contest, RECALLS, lambda one: one.precision),
         "x": "recall",
@@ -114,7 +114,7 @@ def _precision(contest: Contest) -> dict[str, Any]:
     }
 
 
-def _threshold(contest: Contest) -> dict[str, Any]:
+def _threshold(contest: ComparisonResult) -> dict[str, Any]:
     metric = contest.metric
     most = max(trial.shown.called for trial in contest.trials)
     dots = [{"k": t.method, "x": _brief(t.shown.called), "y": _brief(metric.value(t.loss))} for t in contest.trials]
@@ -131,7 +131,7 @@ def _threshold(contest: Contest) -> dict[str, Any]:
     }
 
 
-def _calibration(contest: Contest) -> dict[str, Any]:
+def _calibration(contest: ComparisonResult) -> dict[str, Any]:
     def points(predicted: Array, observed: Array) -> dict[str, Any]:
         there = np.isfinite(predicted)
         return {"x": _list(predicted[there]), "y": _list(observed[there])}
@@ -155,7 +155,7 @@ def _calibration(contest: Contest) -> dict[str, Any]:
     }
 
 
-def _fidelity(contest: Contest) -> dict[str, Any] | None:
+def _fidelity(contest: ComparisonResult) -> dict[str, Any] | None:
     """Return fresh sets as points: what the metric says of them, and what the surrogate does."""
     pairs = [
         (trial.method, *both) for trial in contest.trials if trial.fidelity is not None for both in trial.fidelity.T
@@ -177,7 +177,7 @@ def _fidelity(contest: Contest) -> dict[str, Any] | None:
     }
 
 
-def _on_grid(contest: Contest, grid: Array, of: Callable[[Diagnosis], Array]) -> dict[str, Any]:
+def _on_grid(contest: ComparisonResult, grid: Array, of: Callable[[Diagnosis], Array]) -> dict[str, Any]:
     entries = []
     for method in contest.methods:
         lines = np.array([of(trial.shown) for trial in contest.of(method)])

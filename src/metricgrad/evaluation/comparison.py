@@ -13,7 +13,7 @@ import scipy.sparse
 from sklearn.utils import check_array
 
 from metricgrad.estimators.metric_estimator import DTYPES, METHODS, make_loss
-from metricgrad.evaluation.comparison_result import Contest
+from metricgrad.evaluation.comparison_result import ComparisonResult
 from metricgrad.evaluation.grid import JobsFailed, run_grid
 from metricgrad.evaluation.runs import Problem, Trial, run_split
 from metricgrad.evaluation.trees import NAME as TREES
@@ -54,7 +54,7 @@ def compare(
     n_jobs: int | None = None,
     name: str = "data",
     verbose: bool = False,
-) -> Contest:
+) -> ComparisonResult:
     """Train a method and its rivals on repeated splits of a table, and say whether it is better.
 
     Every split has training, validation and test rows. Columns are prepared on training rows; checkpoints, thresholds
@@ -97,7 +97,7 @@ def compare(
 
     Returns
     -------
-    Contest
+    ComparisonResult
 
     Examples
     --------
@@ -129,7 +129,7 @@ def compare(
     own = None if grouped is None else pd.factorize(grouped.iloc[there])[0]
     problem = Problem(features, targets, own, schema, known, how, model, methods, test, validation)
     trials = _trials(problem, range(random_state, random_state + splits), n_jobs, verbose)
-    return Contest(
+    return ComparisonResult(
         known,
         methods,
         trials,

@@ -25,7 +25,7 @@ LABELS = {"sl-r": "metricgrad", "balanced": "class weights", "focal": "focal los
 
 
 @dataclass(frozen=True, eq=False)
-class Contest:
+class ComparisonResult:
     """What came of a comparison; a notebook shows the verdict and the table.
 
     Parameters

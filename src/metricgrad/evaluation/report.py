@@ -13,7 +13,7 @@ from scipy.stats import spearmanr
 
 from metricgrad._version import __version__
 from metricgrad.evaluation.charts import chart_data
-from metricgrad.evaluation.comparison_result import Contest
+from metricgrad.evaluation.comparison_result import ComparisonResult
 from metricgrad.evaluation.intervals import signed
 from metricgrad.evaluation.records import Setting
 from metricgrad.evaluation.training_panel import NO_SCRIPT, training_panel
@@ -32,12 +32,12 @@ PARTS = {
 }
 
 
-def write_contest(contest: Contest, path: str | Path, command: str = "") -> None:
+def write_comparison(contest: ComparisonResult, path: str | Path, command: str = "") -> None:
     """Write one page about a contest.
 
     Parameters
     ----------
-    contest : Contest
+    contest : ComparisonResult
         What `compare` returned.
     path : path
         The page to write; its folder is made.
@@ -56,7 +56,7 @@ def write_contest(contest: Contest, path: str | Path, command: str = "") -> None
     write_whole(path, text)
 
 
-def _body(contest: Contest, title: str, command: str) -> str:
+def _body(contest: ComparisonResult, title: str, command: str) -> str:
     inside = {
         "metric": tag("div", _chart("metric"), _chart("ahead"), class_="pair")
         + _methods(contest)
@@ -95,7 +95,7 @@ def _chart(name: str) -> str:
     return f"<div class='plot' data-chart='{name}' id='chart-{name}'>{NO_SCRIPT}<div class='tip' hidden></div></div>"
 
 
-def _facts(contest: Contest) -> str:
+def _facts(contest: ComparisonResult) -> str:
     facts = {
         "rows": f"{contest.rows:,}",
         "positive": f"{contest.positives / contest.rows:.1%}",
@@ -110,7 +110,7 @@ def _facts(contest: Contest) -> str:
 # ---- the metric ----------------------------------------------------------------------------------------------------
 
 
-def _methods(contest: Contest) -> str:
+def _methods(contest: ComparisonResult) -> str:
     metric, ours = contest.metric, contest.label(contest.methods[0])
     better = "higher" if metric.higher_is_better else "lower"
     head = (
@@ -130,7 +130,7 @@ def _methods(contest: Contest) -> str:
     )
 
 
-def _method_row(contest: Contest, method: str, best: bool) -> str:
+def _method_row(contest: ComparisonResult, method: str, best: bool) -> str:
     values, gain, own = contest.values(method), contest.intervals.get(method), contest.of(method)
     mean = f"{values.mean():.4f}"
     ahead, low, high = signed(contest.metric, gain) if gain else ("", "", "")
@@ -147,7 +147,7 @@ def _method_row(contest: Contest, method: str, best: bool) -> str:
     )
 
 
-def _about_intervals(contest: Contest) -> str:
+def _about_intervals(contest: ComparisonResult) -> str:
     ratio = contest.test / (1 - contest.test)
     ours = contest.of(contest.methods[0])
     kept = sum(trial.followed for trial in ours)
@@ -164,7 +164,7 @@ def _about_intervals(contest: Contest) -> str:
 # ---- what is behind it ---------------------------------------------------------------------------------------------
 
 
-def _threshold(contest: Contest) -> str:
+def _threshold(contest: ComparisonResult) -> str:
     if not contest.metric.thresholded:
         return note(
             f"{contest.metric.label} judges the ranking alone: no threshold matters. Decisions are cut at zero."
@@ -177,14 +177,14 @@ def _threshold(contest: Contest) -> str:
     return said + tag("div", _chart("threshold"), class_="one")
 
 
-def _confusions(contest: Contest) -> str:
+def _confusions(contest: ComparisonResult) -> str:
     negative, positive = (escape(str(label)) for label in contest.classes)
     said = note("Test rows of all splits together, at the chosen thresholds; a row is in as many as it was tested in.")
     grids = (_confusion(contest, method, negative, positive) for method in contest.methods)
     return said + tag("div", *grids, class_="grids")
 
 
-def _confusion(contest: Contest, method: str, negative: str, positive: str) -> str:
+def _confusion(contest: ComparisonResult, method: str, negative: str, positive: str) -> str:
     every = zip(*(trial.shown.confusion for trial in contest.of(method)), strict=True)
     tp, fp, fn, tn = (int(sum(counts)) for counts in every)
     recall, precision = tp / max(tp + fn, 1), tp / max(tp + fp, 1)
@@ -214,7 +214,7 @@ def _about_calibration() -> str:
     )
 
 
-def _fidelity(contest: Contest) -> str:
+def _fidelity(contest: ComparisonResult) -> str:
     rows = []
     for method in contest.methods:
         pairs = [trial.fidelity for trial in contest.of(method) if trial.fidelity is not None]
@@ -238,13 +238,13 @@ def _fidelity(contest: Contest) -> str:
     return said + tag("div", _chart("fidelity"), table_of("Surrogate against metric", head, rows), class_="pair")
 
 
-def _at_the_end(contest: Contest, method: str, name: str) -> float | None:
+def _at_the_end(contest: ComparisonResult, method: str, name: str) -> float | None:
     """Return the mean over splits of what the last round of each measured; None if none did."""
     last = [getattr(trial.history[-1], name) for trial in contest.of(method) if trial.history]
     return float(np.nanmean(last)) if np.isfinite(last).any() else None
 
 
-def _made(contest: Contest, command: str) -> str:
+def _made(contest: ComparisonResult, command: str) -> str:
     facts = {
         "Model": f"{contest.model}, recipe {contest.recipe}, the same for every network",
         "Splits": f"seeds {', '.join(map(str, contest.splits))}; {contest.test:.0%} of the rows are test rows, "

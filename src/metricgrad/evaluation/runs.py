@@ -24,12 +24,12 @@ from metricgrad.metrics.thresholds import best_threshold
 from metricgrad.surrogate.loss import SurrogateLoss
 from metricgrad.tabular.encoding import Preparation
 from metricgrad.tabular.schema import Schema
-from metricgrad.training.data import centre_and_scale, scaled
+from metricgrad.training.data import Rows, centre_and_scale, scaled
 from metricgrad.training.ensemble_trainer import Member, train_each
-from metricgrad.training.loader import Draws
+from metricgrad.training.loader import SetLoader
 from metricgrad.training.networks import Scorer, build_model
 from metricgrad.training.recipe import Recipe
-from metricgrad.training.selection import Rows, exact_scores
+from metricgrad.training.selection import exact_scores
 from metricgrad.training.splits import group_part, split
 from metricgrad.training.trainer import Round
 
@@ -203,7 +203,7 @@ def _judged(problem: Problem, parts: Parts, method: str, seed: int, scores: Scor
 
 def _fidelity(loss: SurrogateLoss, model: Scorer, problem: Problem, parts: Parts, seed: int) -> Array:
     """Hold the surrogate against the metric on fresh sets of validation rows: `(2, sets)`, true and learned losses."""
-    sets = Draws(parts.validation, problem.recipe, seed, problem.metric.takes_weights)
+    sets = SetLoader(parts.validation, problem.recipe, seed, problem.metric.takes_weights)
     scores, y, w = sets.scored(lambda x: exact_scores(model, x).float(), FRESH, problem.recipe.noise, "trust")
     with torch.no_grad():
         w = torch.ones_like(y) if w is None else w

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from metricgrad.training.selection import Rows
+from metricgrad.training.data import Rows
 
 NAME = "lightgbm"
 """What the method is called."""

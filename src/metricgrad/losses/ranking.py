@@ -103,7 +103,7 @@ def _pair_losses(scores: Tensor, pairs: Tensor) -> Tensor:
 
 
 def _query_mean(loss: Tensor, grades: Tensor, present: Tensor) -> Tensor:
-    told = RANKING.telling(grades, present).to(loss)
+    told = RANKING.informative(grades, present).to(loss)
     return (loss * told).sum() / told.sum().clamp(min=1)
 
 

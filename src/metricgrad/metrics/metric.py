@@ -150,8 +150,8 @@ def checked_sets(
     if not bool(scores.sum().isfinite()) and not bool(scores.isfinite().all()):  # a sum needs no room
         raise ValueError(f"scores: expected finite numbers, got {_first(scores, ~scores.isfinite())}")
     doubtful = targets.split(PART) if targets.dtype != torch.bool or task.several else ()
-    if any(bool(task.wrong(part).any()) for part in doubtful):
-        raise ValueError(f"targets: expected {task.expected}, got {_first(targets, task.wrong(targets))}")
+    if any(bool(task.invalid(part).any()) for part in doubtful):
+        raise ValueError(f"targets: expected {task.expected}, got {_first(targets, task.invalid(targets))}")
     if weights is not None:
         weights = _spread("weights", _tensor("weights", weights), task.rows(scores).shape, scores.device)
         wrong = ~(weights >= 0) | ~weights.isfinite()

@@ -7,7 +7,7 @@ that a document is there, for a document is shown once however much its row may 
 Documents of equal score are shown in random order, and a query loses what it does on average over these orders
 (McSherry and Najork 2008); for NDCG that is what scikit-learn does too. A query without a relevant document cannot be
 served well or badly: it loses 0. Neither can one whose documents all have one grade, though it may lose something.
-`RANKING.telling` says which queries are neither, and only these belong into a mean over queries. (scikit-learn counts a
+`RANKING.informative` masks the others, and only these belong into a mean over queries. (scikit-learn counts a
 query without relevant documents as the worst, LightGBM as the best; both move a mean by what no model can change.)
 """
 

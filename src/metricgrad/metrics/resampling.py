@@ -69,6 +69,6 @@ def standard_error(
 def _error_of_sets(metric: Metric, first: Tensor, second: Tensor, targets: Tensor, weights: Tensor | None) -> float:
     """Return the standard error of the mean difference over sets that tell anything."""
     ones = torch.ones_like(metric.task.rows(first)) if weights is None else weights
-    told = metric.task.telling(targets, ones)
+    told = metric.task.informative(targets, ones)
     one, other = (metric(scores.double(), targets, weights)[told] for scores in (first, second))
     return float((one - other).std() / max(len(one), 1) ** 0.5)

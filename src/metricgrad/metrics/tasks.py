@@ -39,9 +39,9 @@ class Task:
         Whether targets have an axis of their own, `(..., n, t)`.
     expected : str
         What targets may be, for errors.
-    wrong : callable
-        Says of every target whether it is none: `(..., n)` or `(..., n, t)` -> the same shape.
-    telling : callable
+    invalid : callable
+        Mask of invalid targets: `(..., n)` or `(..., n, t)` -> the same shape.
+    informative : callable
         `(targets, weights)` -> of every set, whether a model can learn from it: `(...)`.
     """
 
@@ -49,8 +49,8 @@ class Task:
     outputs: bool = field(repr=False)
     several: bool = field(repr=False)
     expected: str = field(repr=False)
-    wrong: Callable[[Tensor], Tensor] = field(repr=False)
-    telling: Callable[[Tensor, Tensor], Tensor] = field(repr=False)
+    invalid: Callable[[Tensor], Tensor] = field(repr=False)
+    informative: Callable[[Tensor, Tensor], Tensor] = field(repr=False)
 
     @property
     def axes(self) -> int:

@@ -26,12 +26,12 @@ from metricgrad.paper.printed import LOSSES, MODES, RIVALS
 from metricgrad.paper.protocols import PROTOCOLS, get_protocol
 from metricgrad.surrogate.pretrained import bundled_digest
 from metricgrad.training.candidates import Trained
-from metricgrad.training.checkpoint import Logbook
-from metricgrad.training.data import centre_and_scale, scaled
+from metricgrad.training.checkpoint import Checkpoint
+from metricgrad.training.data import Rows, centre_and_scale, scaled
 from metricgrad.training.ensemble_trainer import Member, train_each
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import Recipe, get_recipe
-from metricgrad.training.selection import Rows, Verdict, exact_scores
+from metricgrad.training.selection import Verdict, exact_scores
 from metricgrad.training.splits import split
 from metricgrad.training.trainer import Round
 
@@ -239,7 +239,7 @@ def execute(
     """
     first = job[0]
     parts = prepared(first.dataset, first.seed, first.how.standardise, first.rows)
-    log = Logbook(unfinished / f"{_name_of(job)}.pt") if unfinished else None
+    log = Checkpoint(unfinished / f"{_name_of(job)}.pt") if unfinished else None
     begun = time.perf_counter()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*is not faithful yet")  # the history says how far each can be trusted
@@ -257,7 +257,7 @@ def _name_of(job: Job) -> str:
     return hashlib.sha256(json.dumps([run.as_dict() for run in job], sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _followed(job: Job, parts: Parts, log: Logbook | None) -> list[_Found]:
+def _followed(job: Job, parts: Parts, log: Checkpoint | None) -> list[_Found]:
     """Train a model along every loss of a job."""
     first = job[0]
     recipe, seed = first.how, first.seed + REPLICATE * first.replicate

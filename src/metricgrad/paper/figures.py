@@ -20,7 +20,7 @@ from metricgrad.surrogate.loss import SurrogateLoss
 from metricgrad.training.data import chunks
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import Recipe, get_recipe
-from metricgrad.training.selection import Guard
+from metricgrad.training.selection import Selection
 from metricgrad.training.trainer import train
 
 Array = NDArray[Any]
@@ -188,7 +188,7 @@ def _course(method: str, metric: Metric, recipe: Recipe, parts: Parts, spec: Any
     loss = make_loss(method, metric, recipe)
     rounds, checks = [], [(0, _test_loss(model, metric, recipe, parts))]
     torch.manual_seed(seed)
-    for done in train(model, loss, parts.train, recipe, guard=Guard(parts.validation, metric, recipe), seed=seed):
+    for done in train(model, loss, parts.train, recipe, guard=Selection(parts.validation, metric, recipe), seed=seed):
         rounds.append((done.steps, done.loss, done.gap))
         if done.validation == done.validation:
             checks.append((done.steps, _test_loss(model, metric, recipe, parts)))

@@ -134,7 +134,7 @@ class SurrogateLoss(nn.Module):
             )
         with torch.autocast(scores.device.type, enabled=False):
             losses: Tensor = torch.func.functional_call(self.surrogate, self._snapshot(), (scores, targets, weights))
-            told = self.metric.task.telling(targets, weights).to(losses.dtype)
+            told = self.metric.task.informative(targets, weights).to(losses.dtype)
             return (losses * told).sum() / told.sum().clamp(min=1)
 
     def _snapshot(self) -> dict[str, Tensor]:
@@ -176,7 +176,7 @@ class SurrogateLoss(nn.Module):
             raise RuntimeError("refine: expected a surrogate that may learn, got one made with frozen=True")
         if not torch.is_grad_enabled():
             raise RuntimeError("refine: expected gradients to be enabled, got a call under torch.no_grad()")
-        told = self.metric.task.telling(targets, weights)
+        told = self.metric.task.informative(targets, weights)
         self._count_skipped(told)
         if not bool(told.any()):
             return float("nan")
@@ -253,7 +253,7 @@ class SurrogateLoss(nn.Module):
     def fidelity(self, scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> dict[str, float]:
         """Return gap and Spearman correlation of surrogate and metric on sets kept out of refining, `(..., n)`."""
         targets, weights = spread(scores, targets, weights, self.metric.task)
-        told = self.metric.task.telling(targets, weights)
+        told = self.metric.task.informative(targets, weights)
         scores = scores.detach().to(torch.promote_types(scores.dtype, self.running_gap.dtype))
         with torch.autocast(scores.device.type, enabled=False):
             return fidelity(self.surrogate, self.metric, Sets(scores[told], targets[told], weights[told]))
@@ -334,7 +334,7 @@ def spread(scores: Tensor, targets: Tensor, weights: Tensor | None, task: Task =
 
 def check_values(targets: Tensor, weights: Tensor, task: Task = BINARY) -> None:
     """Raise an error if a target is none, or a weight negative or not a number."""
-    wrong = task.wrong(targets)
+    wrong = task.invalid(targets)
     if bool(wrong.any()):
         raise ValueError(f"targets: expected {task.expected}, got {targets[wrong][0].item()}")
     wrong = ~(weights >= 0)

@@ -27,7 +27,7 @@ class RandomSets(Protocol):
 
 
 class Sampler(Protocol):
-    """Draws sets of row indices."""
+    """SetLoader sets of row indices."""
 
     generator: torch.Generator | None
 

@@ -10,9 +10,10 @@ from torch import nn
 
 from metricgrad.metrics.registry import Metric
 from metricgrad.surrogate.loss import SurrogateLoss
+from metricgrad.training.data import Rows
 from metricgrad.training.networks import Scorer
 from metricgrad.training.recipe import Recipe
-from metricgrad.training.selection import Best, Guard, Rows, Verdict
+from metricgrad.training.selection import Best, Selection, Verdict
 from metricgrad.training.trainer import Round
 
 
@@ -39,7 +40,7 @@ class Keeper:
     def __init__(self, model: Scorer, loss: nn.Module, metric: Metric, validation: Rows, recipe: Recipe) -> None:
         self.model, self.metric = model, metric
         self.learned = isinstance(loss, SurrogateLoss)
-        self.guard = Guard(validation, metric, recipe)
+        self.guard = Selection(validation, metric, recipe)
         self.history: list[Round] = []
 
     def state(self) -> dict[str, Any]:
@@ -57,7 +58,7 @@ class Keeper:
         return judged(self.guard, self.model, self.learned, self.history)
 
 
-def judged(guard: Guard, model: Scorer, learned: bool, history: list[Round]) -> Trained:
+def judged(guard: Selection, model: Scorer, learned: bool, history: list[Round]) -> Trained:
     """Return the model that a guard keeps, and the one that followed the loss."""
     best = deepcopy(model)
     guard.restore(best, learned)

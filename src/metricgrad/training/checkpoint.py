@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from metricgrad.training.ensemble_trainer import Fleet
 
 
-class Logbook:
+class Checkpoint:
     """One file, written anew at times and removed in the end.
 
     Parameters
@@ -35,11 +35,11 @@ class Logbook:
         self.path, self.every = path, every
         self.spent, self.begun = 0.0, time.perf_counter()
         self.written = self.begun
-        self.parts: list[Logbook] = []
+        self.parts: list[Checkpoint] = []
 
-    def part(self, number: int) -> Logbook:
+    def part(self, number: int) -> Checkpoint:
         """Return the logbook of one of several parts of the work, a file of its own beside this one."""
-        part = Logbook(self.path.with_stem(f"{self.path.stem}-{number}"), self.every)
+        part = Checkpoint(self.path.with_stem(f"{self.path.stem}-{number}"), self.every)
         self.parts.append(part)
         return part
 

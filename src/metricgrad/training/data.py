@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import scipy.sparse
@@ -14,8 +14,6 @@ from sklearn.utils.validation import _check_sample_weight
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from metricgrad.training.selection import Rows
-
 Array = NDArray[Any]
 MERGED_ROWS, MERGED_CELLS = 10_000, 10_000_000
 """Up to which size equal rows are looked for; more of them are no longer told apart by a split of the rows anyway."""
@@ -24,6 +22,26 @@ MOST_EQUAL = 4
 CHUNK = 65_536
 DRAWN_CELLS = 10_000_000
 """Above which size rows are scaled as they are drawn; below, a copy of all is cheap and drawing from it faster."""
+
+
+class Rows(NamedTuple):
+    """Features `(rows, features)`, targets `(rows,)` or `(rows, t)` and, if any, weights `(rows,)`.
+
+    Where rows come in sets of their own, such as queries, `members` has the row indices of each: `(groups, size)`, -1
+    pads.
+    """
+
+    x: Tensor
+    y: Tensor
+    w: Tensor | None = None
+    members: Tensor | None = None
+
+    def in_sets(self, scores: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return scores, targets and weights as a metric judges them: all rows as one set, or in their own sets."""
+        if self.members is None:
+            return scores, self.y, self.w
+        places, present = self.members.clamp(min=0), (self.members >= 0).to(scores.dtype)
+        return scores[places], self.y[places], present if self.w is None else present * self.w[places]
 
 
 @dataclass(frozen=True)

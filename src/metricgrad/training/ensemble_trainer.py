@@ -24,13 +24,14 @@ from metricgrad.metrics.registry import Metric
 from metricgrad.metrics.tasks import two_classes
 from metricgrad.surrogate.loss import SurrogateLoss
 from metricgrad.training.candidates import Keeper, Trained, judged
-from metricgrad.training.checkpoint import Logbook, go_on, state_of
+from metricgrad.training.checkpoint import Checkpoint, go_on, state_of
 from metricgrad.training.compiled_steps import PAYS, Swift, can_compile
+from metricgrad.training.data import Rows
 from metricgrad.training.ensemble import Models, Surrogates
-from metricgrad.training.loader import Draws, random_state, set_random_state
+from metricgrad.training.loader import SetLoader, random_state, set_random_state
 from metricgrad.training.networks import Scorer
 from metricgrad.training.recipe import Recipe
-from metricgrad.training.selection import Guard, Rows
+from metricgrad.training.selection import Selection
 from metricgrad.training.trainer import Pace, Round, build_optimizer, cosine_on, due, earn_trust, train, trust_on
 
 NAN = float("nan")
@@ -67,7 +68,7 @@ def train_fleet(
     seed: int = 0,
     compiles: bool | None = None,
     start: Start | None = None,
-    log: Logbook | None = None,
+    log: Checkpoint | None = None,
 ) -> list[list[Trained]]:
     """Train copies of a model, each by one loss, and return for every member the best model by each of its metrics.
 
@@ -88,7 +89,7 @@ def train_fleet(
     start : Start, optional
         What `warm_up` returned for the same model, rows, recipe, validation rows and seed, and for these metrics among
         others, all of which take weights or do not; by default the model is warmed up first.
-    log : Logbook, optional
+    log : Checkpoint, optional
         Where to write down how far the rounds have come, and to go on from.
     """
     if not can_sail(model, [member.loss for member in members], recipe):
@@ -131,8 +132,8 @@ def warm_up(
     return Start(fleet, random_state(sets), time.perf_counter() - begun)
 
 
-def _draws(metrics: Sequence[Metric], rows: Rows, recipe: Recipe, seed: int) -> Draws:
-    return Draws(rows, recipe, seed, all(metric.takes_weights for metric in metrics))
+def _draws(metrics: Sequence[Metric], rows: Rows, recipe: Recipe, seed: int) -> SetLoader:
+    return SetLoader(rows, recipe, seed, all(metric.takes_weights for metric in metrics))
 
 
 def train_each(
@@ -143,7 +144,7 @@ def train_each(
     *,
     validation: Rows,
     seed: int = 0,
-    log: Logbook | None = None,
+    log: Checkpoint | None = None,
 ) -> list[list[Trained]]:
     """Train copies of a model, one after the other, each beside its control alone; see `train_fleet`.
 
@@ -176,7 +177,7 @@ def _alone(
     model: Scorer, loss: nn.Module, metric: Metric, rows: Rows, recipe: Recipe, validation: Rows, seed: int
 ) -> Trained:
     """Train one model the plain way."""
-    own, guard = deepcopy(model), Guard(validation, metric, recipe)
+    own, guard = deepcopy(model), Selection(validation, metric, recipe)
     torch.manual_seed(seed)
     history = [d for d in train(own, loss, rows, recipe, guard=guard, seed=seed) if d.validation == d.validation]
     return judged(guard, own, isinstance(loss, SurrogateLoss), history)
@@ -202,7 +203,7 @@ class Fleet:
         self,
         models: list[Scorer],
         members: Sequence[Member],
-        sets: Draws,
+        sets: SetLoader,
         recipe: Recipe,
         validation: Rows,
         begun: float,
@@ -235,7 +236,7 @@ class Fleet:
                 keeper.guard.safe = replace(old.guard.safe)
                 keeper.history = list(old.history)
 
-    def sail(self, phase: str, steps: int, log: Logbook | None = None) -> Iterator[int]:
+    def sail(self, phase: str, steps: int, log: Checkpoint | None = None) -> Iterator[int]:
         """Take some model steps, refining in every round of them, check at times, and yield the steps so far.
 
         With a logbook they go on from what it says.

@@ -1,4 +1,4 @@
-"""Draws: sets of rows for the steps of training, each kind of step from a stream of its own."""
+"""SetLoader: sets of rows for the steps of training, each kind of step from a stream of its own."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from torch import Tensor
 from metricgrad.metrics.tasks import BINARY, Task
 from metricgrad.surrogate.fidelity import spread_of
 from metricgrad.surrogate.synthetic import GroupSampler, Sampler, SetSampler
+from metricgrad.training.data import Rows
 from metricgrad.training.recipe import Recipe
-from metricgrad.training.selection import Rows
 
 TRUST_SETS = 32
 """Fresh sets on which a surrogate is compared with its metric."""
 
 
-class Draws:
+class SetLoader:
     """Sets of rows for steps; data no larger than a set is used whole.
 
     Following, refining and measuring trust each draw from a stream of their own, so that every loss is followed on the
@@ -110,17 +110,17 @@ class Draws:
         return y.expand(sets, *y.shape), w.expand(sets, -1)
 
 
-def random_state(sets: Draws) -> list[Tensor]:
+def random_state(sets: SetLoader) -> list[Tensor]:
     """Return the state of torch's random number generator and of those the streams draw from."""
     return [torch.get_rng_state(), *(generator.get_state() for generator in _generators(sets))]
 
 
-def set_random_state(sets: Draws, state: Sequence[Tensor]) -> None:
+def set_random_state(sets: SetLoader, state: Sequence[Tensor]) -> None:
     """Set every generator to a state that `random_state` returned."""
     torch.set_rng_state(state[0])
     for generator, known in zip(_generators(sets), state[1:], strict=True):
         generator.set_state(known)
 
 
-def _generators(sets: Draws) -> list[torch.Generator]:
+def _generators(sets: SetLoader) -> list[torch.Generator]:
     return [stream.generator for stream in sets.streams.values() if stream.generator]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -17,31 +16,12 @@ from metricgrad.losses.default import proxy_name
 from metricgrad.metrics.class_decision import best_offsets
 from metricgrad.metrics.registry import Metric
 from metricgrad.metrics.resampling import standard_error
+from metricgrad.training.data import Rows
 from metricgrad.training.recipe import Recipe
 
 CHUNK = 65_536
 """Rows scored at a time where there may be many."""
 NAN = float("nan")
-
-
-class Rows(NamedTuple):
-    """Features `(rows, features)`, targets `(rows,)` or `(rows, t)` and, if any, weights `(rows,)`.
-
-    Where rows come in sets of their own, such as queries, `members` has the row indices of each: `(groups, size)`, -1
-    pads.
-    """
-
-    x: Tensor
-    y: Tensor
-    w: Tensor | None = None
-    members: Tensor | None = None
-
-    def in_sets(self, scores: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return scores, targets and weights as a metric judges them: all rows as one set, or in their own sets."""
-        if self.members is None:
-            return scores, self.y, self.w
-        places, present = self.members.clamp(min=0), (self.members >= 0).to(scores.dtype)
-        return scores[places], self.y[places], present if self.w is None else present * self.w[places]
 
 
 def loss_of(metric: Metric, rows: Rows, scores: Tensor) -> float:
@@ -51,7 +31,7 @@ def loss_of(metric: Metric, rows: Rows, scores: Tensor) -> float:
     if rows.members is None:
         return float(losses)
     assert weights is not None
-    told = metric.task.telling(targets, weights)
+    told = metric.task.informative(targets, weights)
     return float(losses[told].mean()) if bool(told.any()) else 0.0
 
 
@@ -107,7 +87,7 @@ class Best:
     scores: Tensor | None = None
 
 
-class Guard:
+class Selection:
     """Keeps the best models by a metric on validation rows, and chooses between them.
 
     Parameters

@@ -18,9 +18,10 @@ from metricgrad.metrics.registry import Metric
 from metricgrad.metrics.tasks import BINARY, RANKING
 from metricgrad.surrogate.fidelity import gradient_cosine
 from metricgrad.surrogate.loss import SurrogateLoss, clip_gradients
-from metricgrad.training.loader import Draws
+from metricgrad.training.data import Rows
+from metricgrad.training.loader import SetLoader
 from metricgrad.training.recipe import Recipe
-from metricgrad.training.selection import Guard, Rows, scores_of
+from metricgrad.training.selection import Selection, scores_of
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def train(
     rows: Rows,
     recipe: Recipe,
     *,
-    guard: Guard | None = None,
+    guard: Selection | None = None,
     seed: int = 0,
 ) -> Generator[Round, None, None]:
     """Train a model in place, yielding every round; when the generator ends or is closed, the model is the best seen.
@@ -83,14 +84,14 @@ def train(
         What to train on.
     recipe : Recipe
         How.
-    guard : Guard, optional
+    guard : Selection, optional
         Chooses the best model on validation rows, the cross-entropy start included; without, the last one stays.
     seed : int
         Of the draws.
     """
     judges = [m for m in (getattr(loss, "metric", None), guard.metric if guard else None) if isinstance(m, Metric)]
     task = judges[0].task if judges else BINARY
-    sets = Draws(rows, recipe, seed, all(m.takes_weights for m in judges), task)
+    sets = SetLoader(rows, recipe, seed, all(m.takes_weights for m in judges), task)
     learned = isinstance(loss, SurrogateLoss)
     begun = time.perf_counter()
     try:
@@ -137,7 +138,7 @@ _UNSEEN = (_NAN, False, _NAN)
 
 
 def _warm_up(
-    model: nn.Module, sets: Draws, recipe: Recipe, guard: Guard | None, begun: float
+    model: nn.Module, sets: SetLoader, recipe: Recipe, guard: Selection | None, begun: float
 ) -> Generator[Round, None, None]:
     """Give every loss the same start: steps of cross-entropy; without them, the model as it came."""
     if not recipe.warmup:
@@ -190,7 +191,7 @@ def scores_of_present(model: nn.Module, x: Tensor, w: Tensor) -> Tensor:
     return scores
 
 
-def _model_steps(followers: Sequence[Follower], sets: Draws, recipe: Recipe, steps: int) -> float:
+def _model_steps(followers: Sequence[Follower], sets: SetLoader, recipe: Recipe, steps: int) -> float:
     """Lines 4-7: the model follows the loss, its companion cross-entropy, on the same sets with the same dropout."""
     total = torch.zeros(())
     for follower in followers:
@@ -207,7 +208,7 @@ def _model_steps(followers: Sequence[Follower], sets: Draws, recipe: Recipe, ste
     return float(total) / steps
 
 
-def _check(guard: Guard, followers: Sequence[Follower]) -> tuple[float, bool, float]:
+def _check(guard: Selection, followers: Sequence[Follower]) -> tuple[float, bool, float]:
     """Look at the validation rows: the loss of the companion, if there is one, and of the model."""
     beside = _NAN
     for companion in followers[1:]:
@@ -216,7 +217,7 @@ def _check(guard: Guard, followers: Sequence[Follower]) -> tuple[float, bool, fl
 
 
 def _surrogate_steps(
-    model: nn.Module, loss: nn.Module, sets: Draws, recipe: Recipe, steps: int | None = None, stream: str = "refine"
+    model: nn.Module, loss: nn.Module, sets: SetLoader, recipe: Recipe, steps: int | None = None, stream: str = "refine"
 ) -> None:
     """Lines 9-12: the surrogate follows the metric, on the scores of a model that stands still."""
     steps = recipe.surrogate_steps if steps is None else steps
@@ -234,7 +235,7 @@ def _surrogate_steps(
         loss.refine(sets.noisy(scores, recipe.noise, stream, w), y, w, judged=judged)
 
 
-def _faith(model: nn.Module, loss: nn.Module, sets: Draws, recipe: Recipe) -> tuple[float, float]:
+def _faith(model: nn.Module, loss: nn.Module, sets: SetLoader, recipe: Recipe) -> tuple[float, float]:
     """Return how far the surrogate can be trusted on fresh sets of the current model: correlation and cosine.
 
     NaN if nothing tells them: where every set is the same, or loses nearly the same, for a model that ranks all rows
@@ -263,14 +264,14 @@ def cosine_on(loss: SurrogateLoss, scores: Tensor, targets: Tensor, weights: Ten
     return gradient_cosine(loss, *some, generator=torch.Generator().manual_seed(0))
 
 
-def _trust(model: nn.Module, loss: nn.Module, sets: Draws, recipe: Recipe) -> float:
+def _trust(model: nn.Module, loss: nn.Module, sets: SetLoader, recipe: Recipe) -> float:
     """Return the correlation alone."""
     if not isinstance(loss, SurrogateLoss) or sets.alike(recipe):
         return _NAN
     return trust_on(loss, *sets.fresh(partial(scores_of, model), recipe))
 
 
-def earn_trust(model: nn.Module, loss: nn.Module, sets: Draws, recipe: Recipe) -> float:
+def earn_trust(model: nn.Module, loss: nn.Module, sets: SetLoader, recipe: Recipe) -> float:
     """Refine before the first round until the surrogate can be trusted, or the cap is reached."""
     trust = _trust(model, loss, sets, recipe)
     if not isinstance(loss, SurrogateLoss) or loss.frozen or recipe.trust <= -1:
