@@ -1,4 +1,4 @@
-"""Jobs run in several processes; what each comes to is there as soon as it is done, whatever becomes of the others."""
+"""Jobs run in several processes; the results of each come back as soon as it is done, even if others fail."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from metricgrad.evaluation import grid
 from metricgrad.evaluation.grid import JobsFailed, run_grid
 from metricgrad.evaluation.store import Store
 
-PATIENCE = 240
+DEADLINE = 240
 """Seconds after which something hangs; starting workers takes long where others use the machine too."""
 
 
@@ -55,10 +55,10 @@ def test_what_a_job_had_yielded_before_it_failed_comes_back_too() -> None:
     ("wrong", "message"),
     [
         ({"engine": "spark"}, r"engine: expected one of local.*, got 'spark'"),
-        ({"n_jobs": 0}, "n_jobs: expected None or a whole number of at least 1, got 0"),
+        ({"n_jobs": 0}, "n_jobs: expected None or an integer of at least 1, got 0"),
         ({"n_jobs": True}, "n_jobs: expected .* got True"),
         ({"n_jobs": 1.5}, "n_jobs: expected .* got 1.5"),
-        ({"address": "tcp://a:1"}, "address: expected None, for the engine 'local' has no cluster, got 'tcp://a:1'"),
+        ({"address": "tcp://a:1"}, "address: expected None because the engine 'local' has no cluster, got 'tcp://a:1'"),
     ],
 )
 def test_a_bad_argument_is_named_before_any_work(wrong: dict[str, Any], message: str) -> None:
@@ -123,14 +123,14 @@ def test_jobs_run_in_processes_of_this_machine_which_can_be_stopped_early() -> N
     check_engine("local", None)
 
     def work(job: int) -> Iterator[int]:
-        time.sleep(2 * PATIENCE if job else 0)
+        time.sleep(2 * DEADLINE if job else 0)
         yield job
 
     begun = time.perf_counter()
     results = run_grid(range(4), work, n_jobs=2)
     assert next(results) == (0, [0])
     results.close()  # type: ignore[attr-defined]
-    assert time.perf_counter() - begun < PATIENCE
+    assert time.perf_counter() - begun < DEADLINE
 
 
 def test_jobs_run_on_ray_with_and_without_an_address() -> None:
@@ -160,7 +160,7 @@ def test_jobs_run_on_dask_with_and_without_an_address() -> None:
         assert len(cluster.scheduler_info["workers"]) == 2
 
 
-def test_dask_workers_of_several_threads_are_refused_for_they_share_random_numbers() -> None:
+def test_dask_workers_of_several_threads_are_refused_because_they_share_random_numbers() -> None:
     from distributed import LocalCluster
 
     threads = {"n_workers": 1, "threads_per_worker": 2, "processes": False}
@@ -220,7 +220,7 @@ def drivers(tmp_path: Path) -> Drivers:
     return Drivers(tmp_path)
 
 
-def wait_until(true: Callable[[], bool], seconds: float = PATIENCE) -> None:
+def wait_until(true: Callable[[], bool], seconds: float = DEADLINE) -> None:
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline
@@ -228,7 +228,7 @@ def wait_until(true: Callable[[], bool], seconds: float = PATIENCE) -> None:
 
 
 def alive(process: int) -> bool:
-    """Say whether a process runs; one that ended but was not waited for does not."""
+    """Whether a process runs; a zombie does not."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -244,7 +244,7 @@ def test_a_killed_driver_goes_on_where_it_was_and_repeats_only_what_was_in_fligh
     done = drivers.stored()
     assert len(done) < len(jobs)
     with drivers.start(0.0, jobs) as driver:
-        assert driver.wait(PATIENCE) == 0
+        assert driver.wait(DEADLINE) == 0
     assert sorted(drivers.stored()) == [str(job) for job in jobs]
     again = {job for job, times in drivers.started().items() if times > 1}
     assert len(again) <= 2 + 1  # two were running, one may have been done but not stored yet
@@ -255,7 +255,7 @@ def test_an_interrupted_driver_keeps_what_is_stored_and_leaves_no_process(driver
     with drivers.start(0.5, range(40)) as driver:
         wait_until(lambda: len(drivers.stored()) >= 2)
         os.killpg(driver.pid, signal.SIGINT)
-        _, said = driver.communicate(timeout=PATIENCE)
+        _, said = driver.communicate(timeout=DEADLINE)
     assert said.decode().rstrip().endswith("KeyboardInterrupt")
     assert said.decode().count("Traceback") == 1
     assert 2 <= len(drivers.stored()) < 40
@@ -267,13 +267,13 @@ def test_a_worker_leaves_ctrl_c_to_its_driver(drivers: Drivers) -> None:
         wait_until(lambda: drivers.log.exists() and bool(drivers.workers()))
         for worker in drivers.workers():
             os.kill(worker, signal.SIGINT)
-        _, said = driver.communicate(timeout=PATIENCE)
+        _, said = driver.communicate(timeout=DEADLINE)
     assert (driver.returncode, said) == (0, b"")
     assert sorted(drivers.stored()) == [str(job) for job in range(6)]
 
 
 def test_two_drivers_at_once_lose_nothing(drivers: Drivers) -> None:
     with drivers.start(0.01, range(30), n_jobs=1) as one, drivers.start(0.01, range(30, 60), n_jobs=1) as other:
-        assert (one.wait(PATIENCE), other.wait(PATIENCE)) == (0, 0)
+        assert (one.wait(DEADLINE), other.wait(DEADLINE)) == (0, 0)
     assert sorted(map(int, drivers.stored())) == list(range(60))
     assert {record["square"] for record in drivers.store} == {job**2 for job in range(60)}
