@@ -29,12 +29,11 @@ import torch
 from torch import Tensor, nn
 
 from metricgrad.estimators.metric_estimator import make_loss
-from metricgrad.estimators.queries import members, queries_of
 from metricgrad.evaluation.store import Store
 from metricgrad.losses.ranking import QUERY_LOSSES
 from metricgrad.metrics.registry import Metric, get_metric
 from metricgrad.reporting.progress import work_bar
-from metricgrad.training.data import Rows, centre_and_scale, scaled
+from metricgrad.training.data import Rows, Scaler, members, queries_of
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import Recipe, get_recipe
 from metricgrad.training.selection import Selection, loss_of, scores_of
@@ -70,7 +69,7 @@ def parts_of(dataset: str, seed: int, folder: Path) -> Parts:
     chosen = split(np.zeros(len(queries)), seed, test=0.2, validation=0.25)
     X = table.drop(columns=["query", "target"]).to_numpy(np.float32)
     known = np.concatenate([queries[number] for number in (*chosen.train, *chosen.validation)])
-    x = scaled(X, *centre_and_scale(X[known], None))
+    x = Scaler.fit(X[known]).transform(X)
     return Parts(
         *(_rows(x, grades, [queries[n] for n in own]) for own in (chosen.train, chosen.validation, chosen.test))
     )

@@ -13,8 +13,8 @@ from statistics import median
 
 import complexity
 from measuring import stored
-from metricgrad.evaluation.ranks import rank_methods
 from metricgrad.evaluation.records import Record, Setting, read_records, settings
+from metricgrad.evaluation.statistics import rank_methods
 from metricgrad.paper import printed as paper
 from metricgrad.paper.against_printed import Comparison, compare
 from metricgrad.paper.rendering import (

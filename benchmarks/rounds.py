@@ -26,10 +26,11 @@ from direct import Direct, stratified
 from measuring import FOLDER, claim, in_turns, middle, own_word, ratio, say, store
 from metricgrad import get_metric
 from metricgrad.estimators.metric_estimator import make_loss
-from metricgrad.paper.experiments import Parts, prepared
+from metricgrad.paper.experiments import prepared
 from metricgrad.paper.printed import LOSSES
 from metricgrad.training import compiled_steps as swift
 from metricgrad.training import ensemble as stacked
+from metricgrad.training.data import Parts
 from metricgrad.training.ensemble_trainer import Fleet, Member
 from metricgrad.training.loader import SetLoader
 from metricgrad.training.networks import build_model

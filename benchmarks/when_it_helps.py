@@ -19,8 +19,8 @@ from ablations import RESULTS as PARTS
 from asking import in_place
 from collapse import NOISE
 from collapse import ROWS as SHORT_ROWS
-from metricgrad.evaluation.ranks import holm
 from metricgrad.evaluation.records import FILE, Record, read_records
+from metricgrad.evaluation.statistics import holm
 from metricgrad.evaluation.store import Store
 from metricgrad.training.recipe import Recipe
 from when_pictures import LABELS, SAID, at, draw_capacity, draw_metrics, draw_short_runs, draw_sizes

@@ -11,8 +11,8 @@ from pathlib import Path
 import pandas as pd
 
 from ablations import DEFAULT, VARIANTS
-from metricgrad.evaluation.ranks import holm
 from metricgrad.evaluation.records import Record, read_records
+from metricgrad.evaluation.statistics import holm
 from metricgrad.evaluation.store import Store
 from when_pictures import LABELS, SAID, at
 from win import BOOSTED, CELL, METRICS, PUBLISHED, RATES, RIVAL, ROWS, gains, losses, signed_rank

@@ -23,10 +23,11 @@ from rich.table import Table
 from scipy.stats import ttest_1samp, wilcoxon
 
 from asking import command, parser_of
-from metricgrad.evaluation.ranks import holm
 from metricgrad.evaluation.records import FILE, Record, read_records
+from metricgrad.evaluation.runs import TREES as BOOSTED
+from metricgrad.evaluation.statistics import holm
 from metricgrad.evaluation.store import Store
-from metricgrad.paper.experiments import BOOSTED, Run
+from metricgrad.paper.experiments import Run
 from metricgrad.paper.reproduce import Plan, carry_out
 from metricgrad.reporting.progress import work_bar
 

@@ -14,7 +14,7 @@ from sklearn.datasets import make_classification
 from typer.testing import CliRunner
 
 from metricgrad.cli.app import app
-from metricgrad.evaluation.intervals import corrected_interval
+from metricgrad.evaluation.statistics import corrected_interval
 
 SCRIPT = Path(sys.executable).with_name("metricgrad")
 QUICK = ["--model", "linear", "--recipe", "warmup=30,rounds=6,trust_cap=50", "--splits", "2", "--jobs", "1"]
@@ -34,7 +34,9 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_file_ends_in_a_verdict_a_page_and_every_number(table: Path) -> None:
-    done = run(table, "churn.csv", "--target", "churn", "--metric", "mcc", "--rivals", "cross-entropy,lightgbm", *QUICK)
+    done = run(
+        table, "churn.csv", "--target", "churn", "--metric", "mcc", "--baselines", "cross-entropy,lightgbm", *QUICK
+    )
     assert done.returncode == 0, done.stderr
     said = done.stdout.splitlines()
     assert said[0].startswith("target churn: 'yes' is positive")
@@ -57,7 +59,7 @@ def test_a_file_ends_in_a_verdict_a_page_and_every_number(table: Path) -> None:
             ["churn.csv", "--target", "chrun"],
             "target: expected the name of a column, got 'chrun'; did you mean 'churn'?",
         ),
-        (["churn.csv", "--target", "churn", "--rivals", "magic"], "rivals: expected one of"),
+        (["churn.csv", "--target", "churn", "--baselines", "magic"], "baselines: expected one of"),
         (["churn.csv", "--target", "churn", "--metric", "f11"], "f11"),
         (["none.csv", "--target", "churn"], "none.csv"),
     ],
@@ -69,3 +71,12 @@ def test_bad_input_is_one_line(table: Path, words: list[str], said: str, monkeyp
     assert said in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert not (table / "metricgrad-compare").exists()
+
+
+def test_the_former_name_of_the_option_still_works(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(table)
+    done = CliRunner().invoke(app, ["compare", "churn.csv", "--target", "churn", "--rivals", "magic"])
+    assert done.exit_code == 2
+    assert done.stderr.splitlines()[0] == "--rivals is deprecated: use --baselines"
+    assert "baselines: expected one of" in done.stderr
+    assert "--rivals" not in CliRunner().invoke(app, ["compare", "--help"]).stdout

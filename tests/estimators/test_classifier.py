@@ -276,7 +276,7 @@ def test_weights_change_what_is_learned() -> None:
 def test_weights_are_refused_where_the_metric_takes_none() -> None:
     metric = black_box(profit, higher_is_better=False, labels=True)
     weights = np.linspace(1, 2, 400)
-    message = "sample_weight: expected equal weights, for the metric 'profit' takes none, got 1 to 2"
+    message = "sample_weight: expected equal weights because the metric 'profit' takes none, got 1 to 2"
     with pytest.raises(ValueError, match=message):
         quick(metric, "cross-entropy").fit(X, Y, weights)
     quick(metric, "cross-entropy").fit(X, Y, np.full(400, 3.0))
@@ -634,7 +634,7 @@ def test_rows_given_for_validation_are_not_trained_on() -> None:
 def test_validation_rows_that_leave_one_class_are_refused() -> None:
     with pytest.raises(ValueError, match="validation: expected to leave both classes to train on, got one class only"):
         quick().fit(X, Y, validation=Y == 1)
-    with pytest.raises(ValueError, match="threshold: expected no 'cv' where validation rows are given"):
+    with pytest.raises(ValueError, match="threshold: expected no 'cv' with given validation rows"):
         quick(threshold="cv").fit(X, Y, validation=[0, 1])
     with pytest.warns(UserWarning, match="validation: the validation rows hold one class only"):
         quick().fit(X, Y, validation=np.flatnonzero(Y == 1)[:20])
@@ -671,9 +671,10 @@ def test_a_large_table_is_scaled_as_it_is_drawn_and_gives_the_same_model(
 
     whole = fitted()
     drawn_rows: list[tuple[int, ...]] = []
-    taken = table.Drawn.__getitem__
-    monkeypatch.setattr(table.Drawn, "__getitem__", lambda own, some: drawn_rows.append(own.shape) or taken(own, some))
-    monkeypatch.setattr(table, "DRAWN_CELLS", 0)
+    lazy = table.LazyFeatures
+    taken = lazy.__getitem__
+    monkeypatch.setattr(lazy, "__getitem__", lambda own, some: drawn_rows.append(own.shape) or taken(own, some))
+    monkeypatch.setattr(table, "LAZY_CELLS", 0)
     drawn = fitted()
     assert drawn_rows  # else nothing was drawn
     assert np.array_equal(whole.decision_function(X), drawn.decision_function(X))

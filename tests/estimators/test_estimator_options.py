@@ -21,6 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from metricgrad import MetricClassifier, Recipe, black_box
+from metricgrad.training.data import Scaler
 from metricgrad.training.trainer import Round
 
 TINY = Recipe(warmup=45, rounds=3, set_size=200, refine_sets=2, learning_rate=0.03, trust=-1.0, check_every=2)
@@ -299,17 +300,18 @@ def test_the_scale_is_that_of_the_training_rows_of_a_split_by_chance_too() -> No
     np.testing.assert_allclose(weighed.centre_, mean, atol=1e-12)
 
 
-def test_a_threshold_by_cross_validation_scales_each_fold_by_its_own_training_rows() -> None:
+def test_a_threshold_by_cross_validation_scales_each_fold_by_its_own_training_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     seen: list[np.ndarray] = []
-    model = quick(threshold="cv", method="cross-entropy")
-    scale_of = model._scale_of
+    fit = Scaler.fit
 
-    def spied(*given: Any) -> Any:
-        seen.append(given[2])
-        return scale_of(*given)
+    def spied(X: Any, rows: np.ndarray, *given: Any, **more: Any) -> Scaler:
+        seen.append(rows)
+        return fit(X, rows, *given, **more)
 
-    model._scale_of = spied
-    model.fit(X, Y)
+    monkeypatch.setattr(Scaler, "fit", spied)
+    quick(threshold="cv", method="cross-entropy").fit(X, Y)
     assert len(seen) == 6
     assert len({tuple(part) for part in seen}) == 6
     assert all(len(part) < 400 for part in seen)

@@ -16,7 +16,8 @@ CELLS = [
     "X, y = make_classification(400, 5, weights=[0.7], random_state=0)\n"
     "quick = Recipe(warmup=60, rounds=20, check_every=5, trust_cap=50)",
     "MetricClassifier(model='linear', recipe=quick, verbose=True).fit(X, y)",
-    "found = compare(X, y, rivals=['cross-entropy'], model='linear', recipe=quick, splits=2, n_jobs=1, verbose=True)\n"
+    "how = dict(model='linear', recipe=quick, splits=2, n_jobs=1, verbose=True)\n"
+    "found = compare(X, y, baselines=['cross-entropy'], **how)\n"
     "found",
     "found.plot_roc()",
     "import polars as pl\n"

@@ -21,9 +21,11 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
 
 from metricgrad import MetricRanker, Recipe
+from metricgrad.estimators.ranker import whole_queries
 from metricgrad.losses.ranking import QUERY_LOSSES
 from metricgrad.metrics.registry import builtin_metrics, get_metric
 from metricgrad.metrics.tasks import RANKING
+from metricgrad.training.data import queries_of
 from metricgrad.training.recipe import get_recipe
 
 TINY = Recipe(warmup=45, rounds=3, sets=8, refine_sets=4, learning_rate=0.03, trust=-1.0, check_every=2)
@@ -313,3 +315,10 @@ def test_grades_of_other_rows_cannot_be_scored() -> None:
     fitted = quick().fit(X, Y, group=GROUP)
     with pytest.raises(ValueError, match=f"y: expected a grade for each of {len(Y)} rows, got 2"):
         fitted.score(X, Y[:2], group=[2])
+
+
+def test_rows_are_whole_queries_or_the_one_they_cut_is_named() -> None:
+    queries = queries_of(6, group=[1, 2, 3])
+    assert whole_queries(queries, np.array([1, 0, 0, 1, 1, 1], bool)).tolist() == [True, False, True]
+    with pytest.raises(ValueError, match="validation: expected whole queries, got 2 of the 3 rows of query 2"):
+        whole_queries(queries, np.array([1, 0, 0, 0, 1, 1], bool))

@@ -16,7 +16,7 @@ from sklearn.metrics import accuracy_score, f1_score
 from sklearn.preprocessing import StandardScaler
 
 from metricgrad import ComparisonResult, Recipe, black_box, compare
-from metricgrad.evaluation.runs import Problem, _places
+from metricgrad.evaluation.runs import split_table
 from metricgrad.training.splits import split
 
 X, Y = make_classification(500, 6, n_informative=4, weights=[0.75], flip_y=0.05, random_state=0)
@@ -38,23 +38,23 @@ def frame() -> pd.DataFrame:
 
 
 @pytest.fixture(scope="module")
-def contest() -> ComparisonResult:
+def result() -> ComparisonResult:
     return compare(frame(), "churn", "f1", **QUICK)
 
 
-def test_every_method_is_tried_once_on_every_split(contest: ComparisonResult) -> None:
-    assert contest.methods == ("sl-r", "cross-entropy", "balanced", "focal", "lightgbm")
-    assert [(t.split, t.method) for t in contest.trials] == [(s, m) for s in (0, 1) for m in contest.methods]
-    assert contest.classes == ("no", "yes")
-    assert (contest.rows, contest.features, contest.positives) == (500, 7, int(Y.sum()))
-    for trial in contest.trials:
-        assert int(sum(trial.shown.confusion)) == len(split(Y, trial.split).test)
+def test_every_method_is_tried_once_on_every_split(result: ComparisonResult) -> None:
+    assert result.methods == ("sl-r", "cross-entropy", "balanced", "focal", "lightgbm")
+    assert [(t.split, t.method) for t in result.trials] == [(s, m) for s in (0, 1) for m in result.methods]
+    assert result.classes == ("no", "yes")
+    assert (result.rows, result.features, result.positives) == (500, 7, int(Y.sum()))
+    for trial in result.trials:
+        assert int(sum(trial.diagnosis.confusion)) == len(split(Y, trial.split).test)
         assert bool(trial.history) == (trial.method != "lightgbm")
         assert (trial.fidelity is not None) == (trial.method == "sl-r")
 
 
 def test_trees_are_lightgbms_own_cut_where_validation_rows_are_best() -> None:
-    found = compare(X, Y, "f1", method="lightgbm", rivals=["cross-entropy"], **QUICK)
+    found = compare(X, Y, "f1", method="lightgbm", baselines=["cross-entropy"], **QUICK)
     for trial in found.of("lightgbm"):
         parts = split(Y, trial.split)
         scaler = StandardScaler().fit(X[parts.train])
@@ -74,11 +74,11 @@ def test_trees_are_lightgbms_own_cut_where_validation_rows_are_best() -> None:
 
 def test_test_rows_have_no_say_in_training_thresholds_or_preparation() -> None:
     table = frame()
-    before = compare(table, "churn", "f1", rivals=["cross-entropy"], **QUICK)
+    before = compare(table, "churn", "f1", baselines=["cross-entropy"], **QUICK)
     test = split(Y, 0).test
     table.loc[test, "x1"] = 1e6
     table.loc[test, "plan"] = "never seen before"
-    after = compare(table, "churn", "f1", rivals=["cross-entropy"], **QUICK)
+    after = compare(table, "churn", "f1", baselines=["cross-entropy"], **QUICK)
     for one, other in zip(before.trials, after.trials, strict=True):
         same = one.threshold == other.threshold and [r.loss for r in one.history] == [r.loss for r in other.history]
         assert same == (one.split == 0)
@@ -86,7 +86,7 @@ def test_test_rows_have_no_say_in_training_thresholds_or_preparation() -> None:
 
 def test_pandas_polars_and_arrays_agree() -> None:
     table = pd.DataFrame(X, columns=[f"x{i}" for i in range(6)]).assign(y=Y)
-    how = {**QUICK, "rivals": ["cross-entropy"], "method": "focal"}
+    how = {**QUICK, "baselines": ["cross-entropy"], "method": "focal"}
     found = [
         compare(table, "y", **how),
         compare(pl.from_pandas(table), "y", **how),
@@ -102,66 +102,63 @@ def test_pandas_polars_and_arrays_agree() -> None:
 
 def test_groups_stay_in_one_part() -> None:
     groups = np.arange(500) // 5
-    how = QUICK["recipe"]
-    problem = Problem(X, Y, groups, None, None, how, "linear", (), 0.2, 0.2)  # type: ignore[arg-type]
-    for seed in range(5):
-        parts = _places(problem, seed)
-        owners = [set(groups[rows]) for rows in parts]
-        assert sum(map(len, owners)) == len(set(groups))
-        assert sorted(np.concatenate(parts)) == list(range(500))
+    by_group = split_table(groups[:, None].astype(float), Y, 0, standardise=False, groups=groups)
+    owners = [set(rows.x[:, 0].tolist()) for rows in by_group]
+    assert sum(map(len, owners)) == len(set(groups))
+    assert [len(rows.y) for rows in by_group] == [320, 80, 100]
     table = frame().assign(customer=groups)
-    found = compare(table, "churn", groups="customer", method="focal", rivals=["cross-entropy"], **QUICK)
+    found = compare(table, "churn", groups="customer", method="focal", baselines=["cross-entropy"], **QUICK)
     assert found.features == 7
 
 
 def test_processes_agree_with_one_and_take_a_metric_of_ones_own() -> None:
     metric = black_box(lambda y, called: accuracy_score(y, called), higher_is_better=True, labels=True)
-    how = {**QUICK, "method": "focal", "rivals": ["cross-entropy"]}
+    how = {**QUICK, "method": "focal", "baselines": ["cross-entropy"]}
     one, two = (compare(X, Y, metric, **{**how, "n_jobs": jobs}) for jobs in (1, 2))
     pd.testing.assert_frame_equal(one.table().drop(columns="seconds"), two.table().drop(columns="seconds"))
 
 
 def test_a_baseline_with_a_setting_is_tuned_on_validation_rows() -> None:
-    found = compare(X, Y, rivals=["cost-sensitive"], **QUICK)
+    found = compare(X, Y, baselines=["cost-sensitive"], **QUICK)
     least = [min(r.validation for r in trial.history if r.validation == r.validation) for trial in found.trials]
     assert len(least) == 4
-    plain = compare(X, Y, rivals=["cross-entropy"], **QUICK)
+    plain = compare(X, Y, baselines=["cross-entropy"], **QUICK)
     tuned = [x for x, trial in zip(least, found.trials, strict=True) if trial.method == "cost-sensitive"]
     known = [min(r.validation for r in t.history if r.validation == r.validation) for t in plain.of("cross-entropy")]
     assert all(one <= other + 1e-6 for one, other in zip(tuned, known, strict=True))
 
 
-def test_results_are_tables_and_figures(contest: ComparisonResult) -> None:
-    table, summary = contest.table(), contest.summary()
-    assert list(table["f1"]) == [pytest.approx(1 - trial.loss) for trial in contest.trials]
+def test_results_are_tables_and_figures(result: ComparisonResult) -> None:
+    table, summary = result.table(), result.summary()
+    assert list(table["f1"]) == [pytest.approx(1 - trial.loss) for trial in result.trials]
     assert list(summary.index) == ["metricgrad", "cross-entropy", "class weights", "focal loss", "LightGBM"]
-    np.testing.assert_allclose(summary["F1"], [contest.values(m).mean() for m in contest.methods])
+    np.testing.assert_allclose(summary["F1"], [result.values(m).mean() for m in result.methods])
     for name in ("metric", "roc", "precision_recall", "threshold", "calibration", "convergence"):
-        picture = getattr(contest, f"plot_{name}")()
+        picture = getattr(result, f"plot_{name}")()
         assert picture._repr_png_().startswith(b"\x89PNG")
-    assert contest.verdict in contest._repr_html_()
+    assert result.verdict in result._repr_html_()
     with pytest.raises(ValueError, match="split: expected one of 0, 1, got 7"):
-        contest.plot_convergence(7)
+        result.plot_convergence(7)
 
 
 def test_without_lightgbm_trees_are_left_out_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "lightgbm", None)
     found = compare(X, Y, **QUICK)
     assert "lightgbm" not in found.methods
-    assert found.remarks[-1] == "LightGBM is left out, for it is not installed: pip install metricgrad[trees]"
+    assert found.remarks[-1] == "LightGBM is left out because it is not installed: pip install metricgrad[trees]"
     with pytest.raises(ValueError, match=r"needs LightGBM: pip install metricgrad\[trees\]"):
-        compare(X, Y, rivals=["lightgbm"], **QUICK)
+        compare(X, Y, baselines=["lightgbm"], **QUICK)
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"splits": 1}, "splits: expected a whole number of at least 2, got 1"),
+        ({"splits": 1}, "splits: expected an integer of at least 2, got 1"),
         ({"test": 1.0}, "test: expected a number between 0 and 1, got 1.0"),
-        ({"random_state": -1}, "random_state: expected a whole number of at least 0, got -1"),
+        ({"random_state": -1}, "random_state: expected an integer of at least 0, got -1"),
         ({"method": "magic"}, "method: expected one of sl-r, .*, got 'magic'"),
-        ({"rivals": ["magic"]}, "rivals: expected one of sl-r, .*, got 'magic'"),
-        ({"rivals": ["sl-r"]}, "rivals: expected at least one, each once and not 'sl-r' itself"),
+        ({"baselines": ["magic"]}, "baselines: expected one of sl-r, .*, got 'magic'"),
+        ({"baselines": ["sl-r"]}, "baselines: expected at least one, each once and not 'sl-r' itself"),
         ({"y": Y[:9]}, "y: expected one for each of 500 rows, got 9"),
         ({"y": "churn"}, "target: expected the name of a column, got 'churn'"),
         ({"y": np.arange(500) < 4}, "y: expected at least 10 rows of each class to compare methods, got 4"),
@@ -172,3 +169,10 @@ def test_bad_arguments_are_named(change: dict[str, Any], said: str) -> None:
     given = {"X": X, "y": Y, **QUICK, **change}
     with pytest.raises(ValueError, match=said):
         compare(**given)
+
+
+def test_the_former_name_of_baselines_still_works_with_a_warning() -> None:
+    how = {**QUICK, "method": "focal"}
+    with pytest.warns(DeprecationWarning, match="compare: the argument 'rivals' is deprecated: use 'baselines'"):
+        found = compare(X, Y, rivals=["cross-entropy"], **how)
+    assert found.methods == ("focal", "cross-entropy")

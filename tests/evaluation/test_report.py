@@ -58,7 +58,7 @@ def test_charts_carry_the_curves_of_every_split_and_their_mean(contest: Comparis
     assert list(charts) == ["metric", "ahead", "roc", "precision", "threshold", "calibration", "fidelity"]
     for name, of in (("roc", "roc"), ("precision", "precision")):
         for entry in charts[name]["of"]:
-            lines = [getattr(trial.shown, of) for trial in contest.of(entry["k"])]
+            lines = [getattr(trial.diagnosis, of) for trial in contest.of(entry["k"])]
             np.testing.assert_allclose(entry["mean"]["y"], np.mean(lines, axis=0), atol=1e-4)
             assert len(entry["lines"]) == 3
     spans = {entry["k"]: entry for entry in charts["ahead"]["of"]}
@@ -78,7 +78,7 @@ def test_an_error_rate_and_a_ranking_have_pages_too(tmp_path: Path) -> None:
     X, y = make_classification(300, 5, weights=[0.7], random_state=0)
     how: dict[str, Any] = {"model": "linear", "recipe": QUICK, "splits": 2, "n_jobs": 1}
     for metric, said in (("error_rate", "lower is better"), ("auc", "no threshold matters")):
-        found = compare(X, y, metric, method="focal", rivals=["cross-entropy"], **how)
+        found = compare(X, y, metric, method="focal", baselines=["cross-entropy"], **how)
         write_comparison(found, tmp_path / "page.html")
         text = (tmp_path / "page.html").read_text(encoding="utf-8")
         assert said in text

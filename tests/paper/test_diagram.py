@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from metricgrad.evaluation.ranks import Ranking, rank_methods
+from metricgrad.evaluation.statistics import Ranking, rank_methods
 from metricgrad.paper.diagram import LINE, critical_difference, said
 from metricgrad.paper.printed import LOSSES, MODES, TABLE2
 

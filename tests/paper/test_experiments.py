@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from metricgrad import get_metric
 from metricgrad.evaluation.store import Store
 from metricgrad.losses.binary import COSTS, CostSensitive
-from metricgrad.paper.experiments import BUDGETS, Run, execute, jobs_of, prepared, run_of, table_runs
+from metricgrad.paper.experiments import BUDGETS, Run, dataset_rows, execute, jobs_of, prepared, run_of, table_runs
 from metricgrad.paper.printed import LOSSES, MODES
 from metricgrad.surrogate.pretrained import bundled_index
 from metricgrad.training.networks import build_model
@@ -251,7 +251,7 @@ def test_which_rows_are_drawn_depends_on_the_seed_and_on_nothing_else() -> None:
     number = {row.tobytes(): place for place, row in enumerate(whole)}
     drawn = []
     for seed in (0, 1, 0):
-        rows = prepared("breast_cancer", seed, standardise=False, rows=200).data.X
+        rows = dataset_rows("breast_cancer", seed, rows=200).X
         drawn.append([number[row.tobytes()] for row in np.asarray(rows, dtype=np.float32)])
         assert len(set(drawn[-1])) == len(drawn[-1]) == 200
     assert drawn[0] == drawn[2]
@@ -274,7 +274,7 @@ def test_trees_stop_on_validation_rows_even_if_test_rows_say_the_opposite(monkey
         auc[name] = roc_auc_score(parts.test.y, trees.predict(parts.test.x.numpy()))
     assert count["test"] < count["validation"]
     assert auc["test"] != auc["validation"]
-    monkeypatch.setattr("metricgrad.paper.experiments.prepared", lambda *_: parts)
+    monkeypatch.setattr("metricgrad.paper.experiments.split_table", lambda *_, **__: parts)
     (outcome,) = outcomes(short("auc", "lightgbm"))
     assert 1 - outcome["test"]["honest"]["auc"] == pytest.approx(auc["validation"], abs=1e-9)
 

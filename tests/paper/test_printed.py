@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from metricgrad.evaluation.ranks import mean_ranks, wins
+from metricgrad.evaluation.statistics import mean_ranks, wins
 from metricgrad.losses.binary import BASELINES
 from metricgrad.metrics import registry as metrics
 from metricgrad.paper.printed import (

@@ -10,7 +10,7 @@ import pytest
 from made_up import add, printed, run
 from rich.console import Console
 
-from metricgrad.evaluation.ranks import rank_methods
+from metricgrad.evaluation.statistics import rank_methods
 from metricgrad.evaluation.store import Store
 from metricgrad.paper.against_printed import compare
 from metricgrad.paper.printed import LOSSES, MODES, TABLE2

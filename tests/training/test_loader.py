@@ -6,12 +6,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from metricgrad.estimators.queries import members, queries_of
 from metricgrad.losses.ranking import ListNet
 from metricgrad.metrics.registry import get_metric
 from metricgrad.metrics.tasks import RANKING
 from metricgrad.surrogate.fidelity import spread_of
-from metricgrad.training.data import Rows
+from metricgrad.training.data import Rows, members, queries_of
 from metricgrad.training.loader import SetLoader
 from metricgrad.training.recipe import Recipe
 from metricgrad.training.selection import Selection

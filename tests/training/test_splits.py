@@ -280,3 +280,14 @@ def test_validation_by_time_is_never_before_training(times: list[int], share: fl
     # No other moment to cut at comes nearer to the share.
     sizes = [sum(time >= cut for time in times) for cut in sorted(set(times))[1:]]
     assert abs(late.sum() - share * len(times)) == min(abs(size - share * len(times)) for size in sizes)
+
+
+def test_a_split_by_groups_divides_none_and_covers_every_row() -> None:
+    groups, y = np.arange(500) // 5, np.arange(500) % 3
+    for seed in range(5):
+        parts = parts_of(split(y, seed, groups=groups))
+        assert sum(len(set(groups[part])) for part in parts) == len(set(groups))
+        assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(500))
+        assert [len(part) for part in parts] == [320, 80, 100]
+    train, validation, test = parts_of(split(y, 0, test=0.0, groups=groups))
+    assert (len(train), len(validation), len(test)) == (400, 100, 0)

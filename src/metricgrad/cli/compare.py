@@ -35,15 +35,16 @@ def compare(
     positive: Positive = None,
     ignore: Ignored = None,
     group: Annotated[str | None, typer.Option(metavar="COL", help="Keep rows of a group in one part.")] = None,
-    rivals: Annotated[str | None, typer.Option(help="Names with commas, the one to beat first.")] = None,
-    splits: Annotated[int, typer.Option(min=2, help="How often the rows are split anew.")] = 6,
+    baselines: Annotated[str | None, typer.Option(help="Names with commas, the one to beat first.")] = None,
+    splits: Annotated[int, typer.Option(min=2, help="Number of random splits.")] = 6,
     model: Network = "mlp",
     method: Method = "sl-r",
     recipe: How = "default",
     seed: Annotated[int, typer.Option(min=0, help="Of the first split; the others count up from it.")] = 0,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Splits at a time; one a core.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Splits at a time; one per core.")] = None,
+    rivals: Annotated[str | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """Say whether training for the metric is worth it on your table: against cross-entropy and others, many splits."""
+    """Test whether training for the metric is worth it on your table: against cross-entropy and others, many splits."""
     from metricgrad import compare as compared
     from metricgrad.evaluation.report import write_comparison
     from metricgrad.metrics.parse import read_metric
@@ -51,12 +52,15 @@ def compare(
     from metricgrad.reporting.screen import Screen
     from metricgrad.tabular.io import read_table
 
-    contest = compared(
+    if rivals is not None:
+        echo("--rivals is deprecated: use --baselines", err=True)
+        baselines = rivals
+    result = compared(
         read_table(data),
         target,
         read_metric(metric, run_code=True),
         method=method,
-        rivals=None if rivals is None else [name.strip() for name in rivals.split(",") if name.strip()],
+        baselines=None if baselines is None else [name.strip() for name in baselines.split(",") if name.strip()],
         model=model,
         recipe=recipe_of(recipe),
         groups=group,
@@ -68,20 +72,20 @@ def compare(
         name="standard input" if data == "-" else Path(data).name,
         verbose=True,
     )
-    write_comparison(contest, out / "index.html", command_line())
-    write_whole(out / "trials.csv", contest.table().to_csv(index=False))
-    for remark in contest.remarks:
+    write_comparison(result, out / "index.html", command_line())
+    write_whole(out / "trials.csv", result.table().to_csv(index=False))
+    for remark in result.remarks:
         echo(remark)
-    Screen().print(_table(contest))
-    echo(contest.verdict)
+    Screen().print(_table(result))
+    echo(result.verdict)
     echo(f"The page and every number are in {out}: open {out / 'index.html'}.")
 
 
-def _table(contest: ComparisonResult) -> Table:
+def _table(result: ComparisonResult) -> Table:
     from rich.table import Table
 
-    summary = contest.summary()
-    table = Table(title=f"{contest.metric.label} on test rows, {len(contest.splits)} splits (95 % intervals)")
+    summary = result.summary()
+    table = Table(title=f"{result.metric.label} on test rows, {len(result.splits)} splits (95 % intervals)")
     table.add_column("method", no_wrap=True)
     for heading in summary.columns:
         table.add_column(str(heading), justify="right")

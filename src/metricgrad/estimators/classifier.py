@@ -37,7 +37,7 @@ from metricgrad.metrics.registry import Metric
 from metricgrad.metrics.tasks import BINARY, TASKS, Task
 from metricgrad.metrics.thresholds import best_threshold
 from metricgrad.reporting.progress import work_bar
-from metricgrad.training.data import Rows, Table, checked_weights, merged
+from metricgrad.training.data import Rows, Scaler, TrainingData, check_weights, merge_duplicates
 from metricgrad.training.networks import Scorer, build_model
 from metricgrad.training.recipe import Recipe, get_recipe
 from metricgrad.training.splits import Split, split, split_at
@@ -195,12 +195,13 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         table = self._table(X, y, sample_weight, metric, going_on=start is not None, merge=merge)
         table = replace(table, columns=checked_columns(columns, metric, len(table.targets)))
         parts = self._parts(table.strata, validation, seed, metric.task)
-        heavy = table.weights
-        if heavy is not None and not (heavy[parts.train].any() and heavy[parts.validation].any()):
+        weights = table.weights
+        if weights is not None and not (weights[parts.train].any() and weights[parts.validation].any()):
             raise ValueError("sample_weight: expected positive weights in training and validation rows, got only zeros")
         if start is None:
-            self.centre_, self.scale_ = self._scale_of(table.X, table.weights, parts.train)
-        table = replace(table, centre=self.centre_, scale=self.scale_)
+            scaler = Scaler.fit(table.X, parts.train, table.weights, standardise=self._standardises)
+            self.centre_, self.scale_ = scaler.centre, scaler.scale
+        table = replace(table, scaler=Scaler(self.centre_, self.scale_))
         if metric.task.classes and len(np.unique(table.targets[parts.validation])) < 2:
             why = "y: one class has a single row, so " if validation is None else "validation: "
             warnings.warn(f"{why}the validation rows hold one class only", stacklevel=2)
@@ -223,7 +224,7 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
     def _joined(
         self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, validation: tuple[Any, ...], metric: Metric
     ) -> Joined:
-        """Join validation rows of the user's own to those to train on."""
+        """Join separate validation rows to the training rows."""
         if metric.columns:
             raise ValueError(
                 f"validation: expected numbers of rows, because the metric {metric.name!r} must know "
@@ -237,13 +238,13 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         return found
 
     def _parts(self, targets: Array, validation: ArrayLike | None, seed: int, task: Task) -> Split:
-        """Split the rows where the user says, or else by chance."""
+        """Split the rows as the user asks, or else at random."""
         if validation is None:
             if self.threshold == "cv":
                 check_folds(targets)
             return split(targets, seed, test=0.0, validation=self.validation_fraction)
         if self.threshold == "cv":
-            raise ValueError("threshold: expected no 'cv' where validation rows are given, for it makes its own folds")
+            raise ValueError("threshold: expected no 'cv' with given validation rows, because it makes its own folds")
         parts = split_at(validation, len(targets))
         if task.classes and len(np.unique(targets[parts.train])) < 2:
             raise ValueError("validation: expected to leave both classes to train on, got one class only")
@@ -251,22 +252,22 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
 
     def _table(
         self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, metric: Metric, going_on: bool, merge: bool
-    ) -> Table:
-        """Check what the user gave and merge equal rows, not scaled yet; a warm start keeps classes and features."""
+    ) -> TrainingData:
+        """Check the input and merge equal rows, not standardised yet; a warm start keeps classes and features."""
         X, targets = self._checked_table(X, y, going_on, metric.task)
-        weights = None if sample_weight is None else checked_weights(sample_weight, X)
+        weights = None if sample_weight is None else check_weights(sample_weight, X)
         if weights is not None and not metric.takes_weights and np.ptp(weights):
             raise ValueError(
-                f"sample_weight: expected equal weights, for the metric {metric.name!r} takes none, "
+                f"sample_weight: expected equal weights because the metric {metric.name!r} takes none, "
                 f"got {weights.min():g} to {weights.max():g}"
             )
         if metric.takes_weights and merge:
-            X, targets, weights = merged(X, targets, weights)
-        heavy = targets if weights is None else targets[weights > 0]
-        if metric.task.classes and len(np.unique(heavy)) < 2:
+            X, targets, weights = merge_duplicates(X, targets, weights)
+        weighted = targets if weights is None else targets[weights > 0]
+        if metric.task.classes and len(np.unique(weighted)) < 2:
             raise ValueError("sample_weight: expected a positive weight in both classes, got one class of zeros")
         classes = len(self.classes_) if metric.task.name == "multiclass" else 0
-        return Table(X, np.zeros(X.shape[1]), np.ones(X.shape[1]), targets, weights, classes)
+        return TrainingData(X, targets, weights, classes)
 
     def _checked_table(self, X: Any, y: ArrayLike, going_on: bool, task: Task) -> tuple[Any, Array]:
         several = task.name == "multilabel"
@@ -295,7 +296,7 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
 
     def _train(
         self,
-        table: Table,
+        table: TrainingData,
         training: Array,
         kept: Rows,
         metric: Metric,
@@ -306,7 +307,7 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         """Train a network; for a baseline with a setting, one for each, and the best on validation rows is kept."""
         outputs = len(self.classes_) if metric.task.outputs else None
         network = build_model(self.model, table.X.shape[1], seed, outputs) if start is None else deepcopy(start).float()
-        rows = table.drawn(training, recipe.set_size)
+        rows = table.lazy_rows(training, recipe.set_size)
         check_fit(network, rows.x[:2])
         if self.method not in TUNED:
             torch.manual_seed(seed)
@@ -322,7 +323,9 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         best = min(runs, key=lambda run: float(judge(scores_in_double(run.network, kept.x), kept.y, kept.w)))
         return best._replace(interrupted=runs[-1].interrupted)
 
-    def _choose_threshold(self, table: Table, kept: Rows, metric: Metric, recipe: Recipe, seed: int) -> float | Array:
+    def _choose_threshold(
+        self, table: TrainingData, kept: Rows, metric: Metric, recipe: Recipe, seed: int
+    ) -> float | Array:
         if metric.task.outputs:
             return self._choose_offsets(kept, metric, recipe)
         if not isinstance(self.threshold, str):
@@ -331,17 +334,12 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
             return 0.0
         if self.threshold == "cv" and not self.interrupted_:
             trained = partial(self._train, metric=metric, recipe=recipe, seed=seed)
-            rescaled = partial(self._rescaled, table)
+            rescaled = partial(table.standardised, standardise=self._standardises)
             found = cross_validated(trained, rescaled, self.network_, table, metric, seed, self.validation_fraction)
             self.interrupted_ = found is None
             if found is not None:
                 return found
         return best_threshold(metric, scores_in_double(self.network_, kept.x), kept.y, kept.w)
-
-    def _rescaled(self, table: Table, part: Array) -> Table:
-        """Return a table scaled by some of its rows."""
-        centre, scale = self._scale_of(table.X, table.weights, part)
-        return replace(table, centre=centre, scale=scale)
 
     def _choose_offsets(self, kept: Rows, metric: Metric, recipe: Recipe) -> Array:
         """Return what is taken from the score of every class or label before it decides."""

@@ -10,7 +10,7 @@ import torch
 from metricgrad.estimators.metric_estimator import Array, Trained, scores_in_double
 from metricgrad.metrics.registry import Metric
 from metricgrad.metrics.thresholds import best_threshold
-from metricgrad.training.data import Rows, Table
+from metricgrad.training.data import Rows, TrainingData
 from metricgrad.training.networks import Scorer
 from metricgrad.training.splits import folds, split
 
@@ -18,10 +18,10 @@ FOLDS = 5
 
 
 def cross_validated(
-    trained: Callable[[Table, Array, Rows], Trained],
-    rescaled: Callable[[Array], Table],
+    trained: Callable[[TrainingData, Array, Rows], Trained],
+    rescaled: Callable[[Array], TrainingData],
     network: Scorer,
-    table: Table,
+    table: TrainingData,
     metric: Metric,
     seed: int,
     share: float,
@@ -36,7 +36,7 @@ def cross_validated(
         `(numbers of training rows)` -> the table, scaled by them.
     network : Scorer
         What the threshold is for.
-    table : Table
+    table : TrainingData
         All rows, scaled as the network takes them.
     metric : Metric
         What the threshold is best for.

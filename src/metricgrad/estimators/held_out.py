@@ -1,4 +1,4 @@
-"""Validation rows of a user's own, `(X, y)`: joined to the rows to train on, as one table."""
+"""Validation rows given as `(X, y)`: joined to the training rows, as one table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Array = NDArray[Any]
 
 
 class Joined(NamedTuple):
-    """Features, targets and weights of all rows, and the numbers of the validation rows, which come last."""
+    """Features, targets and weights of all rows, and the indices of the validation rows, which come last."""
 
     X: Any
     y: Array
@@ -22,7 +22,7 @@ class Joined(NamedTuple):
 
 
 def is_table(validation: Any) -> bool:
-    """Whether validation rows are given as `(X, y)` or `(X, y, ...)`, and not by their numbers.
+    """Whether validation rows are given as `(X, y)` or `(X, y, ...)`, and not by their indices.
 
     >>> is_table(([[0.5], [1.5]], [0, 1])), is_table([3, 1]), is_table((3, 1))
     (True, False, False)
@@ -35,7 +35,7 @@ def is_table(validation: Any) -> bool:
 def joined(
     X: Any, y: ArrayLike, weights: ArrayLike | None, held_out: tuple[Any, ...], held_out_weights: Any = None
 ) -> Joined:
-    """Append validation rows `(X, y, ...)` to those to train on; rows without weights weigh 1 where others have some.
+    """Append validation rows `(X, y, ...)` to the training rows; missing weights are 1 if the others have some.
 
     >>> joined([[1.0]], [0], None, ([[2.0], [3.0]], [1, 0])).validation.tolist()
     [1, 2]
@@ -72,7 +72,7 @@ def _weights(given: Any, count: int, name: str) -> Array:
 
 
 def _stacked(X: Any, other: Any) -> Any:
-    """Append rows of features; those of a data frame keep their names."""
+    """Append rows of features; a data frame keeps the names of its columns."""
     X, other = (each.to_pandas() if hasattr(each, "to_pandas") else each for each in (X, other))
     names, others = (list(each.columns) if isinstance(each, pd.DataFrame) else None for each in (X, other))
     width, found = (each.shape[1] if hasattr(each, "shape") else np.shape(each)[1] for each in (X, other))

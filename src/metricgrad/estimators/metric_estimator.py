@@ -28,7 +28,7 @@ from metricgrad.reporting.cards import card, small_line
 from metricgrad.reporting.progress import shown_rounds
 from metricgrad.surrogate.loss import SurrogateLoss
 from metricgrad.surrogate.pretraining import Progress
-from metricgrad.training.data import Rows, centre_and_scale, chunks, scaled
+from metricgrad.training.data import Rows, Scaler, chunks
 from metricgrad.training.networks import Scorer
 from metricgrad.training.recipe import RECIPES, Recipe, get_recipe
 from metricgrad.training.selection import Selection, Verdict
@@ -116,11 +116,10 @@ class MetricEstimator(NestedRecipe):
                 raise
             raise ValueError(f"X: expected numbers, got {got}; {self._for_text}") from error
 
-    def _scale_of(self, X: Any, weights: Array | None, training: Array) -> tuple[Array, Array]:
-        """Return centre and scale of every feature over the rows trained on, if the recipe or the user says so."""
-        if get_recipe(self.recipe).standardise if self.standardise is None else self.standardise:
-            return centre_and_scale(X, weights, training)
-        return np.zeros(X.shape[1]), np.ones(X.shape[1])
+    @property
+    def _standardises(self) -> bool:
+        """Whether features are standardised: as the user says, or else the recipe."""
+        return get_recipe(self.recipe).standardise if self.standardise is None else self.standardise
 
     def _follow(
         self, loss: nn.Module, network: Scorer, rows: Rows, kept: Rows, metric: Metric, recipe: Recipe, seed: int
@@ -153,8 +152,8 @@ class MetricEstimator(NestedRecipe):
 
     def _raw_scores(self, X: Any) -> torch.Tensor:
         """Return what the network says of rows, some at a time: `(rows,)`."""
-        X = self._checked(X, reset=False)
-        parts = (torch.from_numpy(scaled(X[rows], self.centre_, self.scale_)) for rows in chunks(X.shape[0]))
+        X, scaler = self._checked(X, reset=False), Scaler(self.centre_, self.scale_)
+        parts = (torch.from_numpy(scaler.transform(X[rows])) for rows in chunks(X.shape[0]))
         return torch.cat([scores_in_double(self.network_, part) for part in parts])
 
     # ---- being shown and kept --------------------------------------------------------------------------------------

@@ -21,28 +21,27 @@ from metricgrad.estimators.metric_estimator import (
     scores_in_double,
     seed_of,
 )
-from metricgrad.estimators.queries import Indices, members, queries_of, whole_queries
 from metricgrad.losses.ranking import QUERY_LOSSES
 from metricgrad.metrics.callable import as_metric
 from metricgrad.metrics.registry import Metric
 from metricgrad.metrics.tasks import RANKING
 from metricgrad.reporting.progress import work_bar
-from metricgrad.training.data import Rows, checked_weights, scaled
+from metricgrad.training.data import Rows, Scaler, check_weights, members, queries_of
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import Recipe, get_recipe
 from metricgrad.training.selection import loss_of
-from metricgrad.training.splits import split, split_at
+from metricgrad.training.splits import Indices, split, split_at
 from metricgrad.training.trainer import Round
 
 
 class _Judged(NamedTuple):
-    """Grades of all rows, and the queries of those that are there."""
+    """Grades of all rows, and the queries, without rows of weight zero."""
 
     grades: Array
     queries: list[Indices]
 
     def rows(self, chosen: list[Indices], x: Array) -> Rows:
-        """Return some queries as tensors, of scaled features."""
+        """Return some queries as tensors, given standardised features."""
         places = np.concatenate(chosen)
         sizes = np.cumsum([len(query) for query in chosen])[:-1]
         own = members(np.split(np.arange(len(places)), sizes))
@@ -57,7 +56,7 @@ class MetricRanker(MetricEstimator):
     ----------
     metric : str or Metric
         What an order is judged by: `"ndcg(10)"`, `"map"`, `"mrr"`, `"err"`; a query without two different grades
-        tells nothing and is left out everywhere.
+        has no influence and is left out everywhere.
     method : str
         `"sl-r"` (universal surrogate, refined), `"sl-s"` (from scratch), `"sl-u"` (universal, frozen), or one of
         `metricgrad.query_losses`: `"ranknet"`, `"listnet"`, `"lambdarank"`.
@@ -149,11 +148,11 @@ class MetricRanker(MetricEstimator):
         qid : array-like of shape (rows,), optional
             The query of every row, instead of `group`.
         sample_weight : array-like of shape (rows,), optional
-            A row of weight 0 is left out; the others have to weigh the same, for a document is shown once.
+            A row of weight 0 is left out; the others must have equal weights, because a document is shown once.
         validation : (X, y, group) or array-like, optional
-            What to choose a checkpoint on: queries of their own, told apart as those to train on, by `group` or by
-            `qid`; or whole queries of those given, by the numbers of their rows or by True for each. A share of the
-            queries, `validation_fraction`, if not given.
+            What to choose a checkpoint on: separate queries, given by `group` or `qid` as those to train on; or whole
+            queries of those given, by the indices or a mask of their rows. By default a share of the queries,
+            `validation_fraction`.
 
         Returns
         -------
@@ -169,8 +168,8 @@ class MetricRanker(MetricEstimator):
         grades = np.asarray(y)
         table = _judged(grades, _queries(len(grades), group, qid, more), sample_weight)
         training, held_out = self._parts(table, validation, seed)
-        self.centre_, self.scale_ = self._scale_of(X, None, np.concatenate(training))
-        x = scaled(X, self.centre_, self.scale_)
+        scaler = Scaler.fit(X, np.concatenate(training), standardise=self._standardises)
+        self.centre_, self.scale_, x = scaler.centre, scaler.scale, scaler.transform(X)
         rows, kept = table.rows(training, x), table.rows(held_out, x)
         loss_of(metric, rows, rows.y)  # grades that the metric does not take are refused before any work
         with torch.random.fork_rng(devices=[]):
@@ -185,21 +184,21 @@ class MetricRanker(MetricEstimator):
         return self
 
     def _parts(self, table: _Judged, validation: ArrayLike | None, seed: int) -> tuple[list[Indices], list[Indices]]:
-        """Return the queries to train on and to choose on, only such as tell anything."""
-        telling = np.array([np.ptp(table.grades[query]) > 0 for query in table.queries])
-        if telling.sum() < 2:
+        """Return the queries to train on and to choose on, only informative ones: those with two different grades."""
+        informative = np.array([np.ptp(table.grades[query]) > 0 for query in table.queries])
+        if informative.sum() < 2:
             raise ValueError(
-                f"y: expected two queries at least whose documents differ in grade, got {int(telling.sum())}"
+                f"y: expected two queries at least whose documents differ in grade, got {int(informative.sum())}"
             )
         if validation is None:
-            numbers = np.flatnonzero(telling)
+            numbers = np.flatnonzero(informative)
             parts = split(np.zeros(len(numbers)), seed, test=0.0, validation=self.validation_fraction)
             training, held_out = numbers[parts.train], numbers[parts.validation]
         else:
             chosen = np.zeros(len(table.grades), bool)
             chosen[split_at(validation, len(chosen)).validation] = True
             whole = whole_queries(table.queries, chosen)
-            training, held_out = np.flatnonzero(telling & ~whole), np.flatnonzero(telling & whole)
+            training, held_out = np.flatnonzero(informative & ~whole), np.flatnonzero(informative & whole)
             if not len(training) or not len(held_out):
                 raise ValueError(
                     "validation: expected queries whose documents differ in grade on both sides, got "
@@ -220,7 +219,7 @@ class MetricRanker(MetricEstimator):
         qid: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> float:
-        """Return the mean of the metric over the queries that tell anything, as people know it (NDCG@10 0.72)."""
+        """Return the mean of the metric over the informative queries, in its usual form (NDCG@10 0.72)."""
         metric, scores = _of_ranking(self.metric), torch.as_tensor(self.predict(X))
         grades = column_or_1d(y)
         table = _judged(grades, queries_of(len(grades), group, qid), sample_weight)
@@ -245,7 +244,7 @@ def _of_ranking(spec: Any) -> Metric:
 
 
 def _joined(X: Any, y: ArrayLike, sample_weight: ArrayLike | None, validation: tuple[Any, ...]) -> Joined:
-    """Join queries to choose on to those to train on; where these have weights, those weigh as much."""
+    """Join validation queries to the training queries; where these have weights, those get the largest."""
     if len(validation) != 3:
         raise ValueError("validation: expected (X, y, group), or (X, y, qid) where queries go by qid, got (X, y)")
     if sample_weight is None:
@@ -257,7 +256,7 @@ def _joined(X: Any, y: ArrayLike, sample_weight: ArrayLike | None, validation: t
 def _queries(
     rows: int, group: ArrayLike | None, qid: ArrayLike | None, validation: tuple[Any, ...] | None
 ) -> list[Indices]:
-    """Return the row numbers of every query; those of validation queries of one's own come last."""
+    """Return the row indices of every query; separate validation queries come last."""
     if validation is None:
         return queries_of(rows, group, qid)
     more = len(validation[1])
@@ -269,17 +268,28 @@ def _queries(
     return [*queries_of(rows - more, group, qid), *(query + rows - more for query in others)]
 
 
+def whole_queries(queries: list[Indices], chosen: Array) -> Array:
+    """Return the mask of queries that some rows are, `(rows,)` -> `(queries,)`, or name a query they divide."""
+    shares = np.array([chosen[query].mean() for query in queries])
+    cut = (shares > 0) & (shares < 1)
+    if cut.any():
+        number = int(np.argmax(cut))
+        found, size = int(chosen[queries[number]].sum()), len(queries[number])
+        raise ValueError(f"validation: expected whole queries, got {found} of the {size} rows of query {number}")
+    return np.asarray(shares == 1)
+
+
 def _judged(grades: Array, queries: list[Indices], sample_weight: ArrayLike | None) -> _Judged:
     """Check grades and weights, and return the queries without the rows of weight zero."""
     grades = np.asarray(grades, np.float64)
-    wrong = ~(np.isfinite(grades) & (grades >= 0))
-    if wrong.any():
-        raise ValueError(f"y: expected grades of at least 0, got {grades[wrong][0]:g}")
+    invalid = ~(np.isfinite(grades) & (grades >= 0))
+    if invalid.any():
+        raise ValueError(f"y: expected grades of at least 0, got {grades[invalid][0]:g}")
     if sample_weight is not None:
-        weights = checked_weights(sample_weight, grades)
+        weights = check_weights(sample_weight, grades)
         if np.ptp(weights[weights > 0]):
             raise ValueError(
-                f"sample_weight: expected 0 or one other weight, for a document is shown once, got "
+                f"sample_weight: expected 0 or one other weight, because a document is shown once, got "
                 f"{weights[weights > 0].min():g} to {weights.max():g}"
             )
         queries = [query[weights[query] > 0] for query in queries]

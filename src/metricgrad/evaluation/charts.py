@@ -116,8 +116,8 @@ def _precision(contest: ComparisonResult) -> dict[str, Any]:
 
 def _threshold(contest: ComparisonResult) -> dict[str, Any]:
     metric = contest.metric
-    most = max(trial.shown.called for trial in contest.trials)
-    dots = [{"k": t.method, "x": _brief(t.shown.called), "y": _brief(metric.value(t.loss))} for t in contest.trials]
+    most = max(trial.diagnosis.called for trial in contest.trials)
+    dots = [{"k": t.method, "x": _brief(t.diagnosis.called), "y": _brief(metric.value(t.loss))} for t in contest.trials]
     chart = _on_grid(contest, SHARES, lambda one: metric.value(one.losses))
     seen = [y for entry in chart["of"] for line in entry["lines"] for y in line["y"]]
     return {
@@ -138,7 +138,7 @@ def _calibration(contest: ComparisonResult) -> dict[str, Any]:
 
     entries = []
     for method in contest.methods:
-        own = [trial.shown for trial in contest.of(method)]
+        own = [trial.diagnosis for trial in contest.of(method)]
         predicted, observed = (np.array([getattr(one, side) for one in own]) for side in ("predicted", "observed"))
         full = np.isfinite(predicted).all(0)
         mean = points(predicted[:, full].mean(0), observed[:, full].mean(0))
@@ -180,7 +180,7 @@ def _fidelity(contest: ComparisonResult) -> dict[str, Any] | None:
 def _on_grid(contest: ComparisonResult, grid: Array, of: Callable[[Diagnosis], Array]) -> dict[str, Any]:
     entries = []
     for method in contest.methods:
-        lines = np.array([of(trial.shown) for trial in contest.of(method)])
+        lines = np.array([of(trial.diagnosis) for trial in contest.of(method)])
         mean = {"y": _list(lines.mean(0))}
         entries.append({"k": method, "lines": [{"y": _list(line)} for line in lines], "mean": mean})
     return {"grid": _list(grid), "xs": [0, 1], "ys": [0, 1], "of": entries}

@@ -1,4 +1,4 @@
-"""A contest: a method against its rivals over repeated splits of a table, and what came of it, in one sentence."""
+"""The result of a comparison: a method against baselines over repeated splits of a table, with a verdict."""
 
 from __future__ import annotations
 
@@ -12,42 +12,80 @@ from numpy.typing import NDArray
 
 from metricgrad.evaluation import plots
 from metricgrad.evaluation.diagnostics import Diagnosis
-from metricgrad.evaluation.intervals import Interval, corrected_interval, sentence, signed
-from metricgrad.evaluation.runs import Trial
-from metricgrad.evaluation.trees import NAME as TREES
+from metricgrad.evaluation.runs import TREES
+from metricgrad.evaluation.statistics import Interval, corrected_interval, sentence, signed
 from metricgrad.metrics.registry import Metric
 from metricgrad.reporting.cards import card, table
 from metricgrad.reporting.plots import Picture, plot_convergence
+from metricgrad.training.trainer import Round
 
 Array = NDArray[Any]
 LABELS = {"sl-r": "metricgrad", "balanced": "class weights", "focal": "focal loss", TREES: "LightGBM"}
-"""How people call methods; others as they are called."""
+"""Labels of methods; other methods have their name."""
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """One method on one split.
+
+    Parameters
+    ----------
+    split, method : int, str
+        The seed of the split, and the method.
+    threshold : float
+        Where scores are cut, chosen on validation rows.
+    seconds : float
+        Of training; losses trained together share it evenly.
+    diagnosis : Diagnosis
+        Of the test rows.
+    followed : bool
+        Whether the chosen model is the one trained along the loss; if not, cross-entropy was as good on validation
+        rows.
+    history : tuple of Round
+        The rounds; empty for trees.
+    fidelity : array of shape (2, sets), optional
+        True and surrogate losses of fresh sets, for a surrogate.
+    """
+
+    split: int
+    method: str
+    threshold: float
+    seconds: float
+    diagnosis: Diagnosis
+    followed: bool = True
+    history: tuple[Round, ...] = field(default=(), repr=False)
+    fidelity: Array | None = field(default=None, repr=False)
+
+    @property
+    def loss(self) -> float:
+        """The true loss of the test rows."""
+        return self.diagnosis.loss
 
 
 @dataclass(frozen=True, eq=False)
 class ComparisonResult:
-    """What came of a comparison; a notebook shows the verdict and the table.
+    """What a comparison found; a notebook shows the verdict and the table.
 
     Parameters
     ----------
     metric : Metric
         What was compared.
     methods : tuple of str
-        The method, then its rivals; the first rival is the one to beat.
+        The method, then its baselines; the first baseline is the one to beat.
     trials : tuple of Trial
         Every method on every split.
     classes : tuple
         The labels; the second is the positive one.
     rows, features, positives : int
-        Of the table.
+        Counts of the table.
     test, validation : float
         Share of test rows, and of validation rows among the others.
     model, recipe : str
         What was trained, and how.
     name : str
-        How the data are called.
+        Name of the data.
     remarks : tuple of str
-        What to know besides: what the columns were taken for, what was left out.
+        What was inferred about the columns, and what was left out.
     """
 
     metric: Metric
@@ -64,7 +102,7 @@ class ComparisonResult:
     name: str
     remarks: tuple[str, ...] = ()
 
-    # ---- what it says ----------------------------------------------------------------------------------------------
+    # ---- numbers ---------------------------------------------------------------------------------------------------
 
     @property
     def splits(self) -> tuple[int, ...]:
@@ -73,7 +111,7 @@ class ComparisonResult:
 
     @staticmethod
     def label(method: str) -> str:
-        """Return how people call a method."""
+        """Return the label of a method."""
         return LABELS.get(method, method)
 
     def of(self, method: str) -> list[Trial]:
@@ -81,12 +119,12 @@ class ComparisonResult:
         return [trial for trial in self.trials if trial.method == method]
 
     def values(self, method: str) -> Array:
-        """Return the metric as people know it on the test rows of every split."""
+        """Return the metric on the test rows of every split, in its usual form (F1 0.69): `(splits,)`."""
         return np.array([float(self.metric.value(trial.loss)) for trial in self.of(method)])
 
     @cached_property
     def intervals(self) -> dict[str, Interval]:
-        """How much better the method is than each rival, in units of the metric, over the splits."""
+        """How much better the method is than each baseline, in units of the metric, over the splits."""
         sign = 1 if self.metric.higher_is_better else -1
         ours = self.values(self.methods[0])
         ratio = self.test / (1 - self.test)
@@ -94,7 +132,7 @@ class ComparisonResult:
 
     @property
     def verdict(self) -> str:
-        """Whether it was worth it, in one sentence."""
+        """Whether the method is better than the baselines, in one sentence."""
         named = {self.label(method): interval for method, interval in self.intervals.items()}
         return sentence(self.metric, self.label(self.methods[0]), named)
 
@@ -114,7 +152,7 @@ class ComparisonResult:
         return found
 
     def summary(self) -> pd.DataFrame:
-        """Return every method as a row: mean and spread of the metric, how far the first is ahead, an interval."""
+        """Return every method as a row: mean and standard deviation of the metric, lead of the first, its interval."""
         rows = {}
         for method in self.methods:
             values, gain = self.values(method), self.intervals.get(method)
@@ -134,7 +172,7 @@ class ComparisonResult:
         facts = {"data": self.name, "rows": f"{self.rows:,}", "splits": str(len(self.splits)), "model": self.model}
         return card(self.verdict, facts, table(["", *map(str, known.columns)], rows))
 
-    # ---- pictures --------------------------------------------------------------------------------------------------
+    # ---- figures ---------------------------------------------------------------------------------------------------
 
     def plot_metric(self) -> Picture:
         """Draw the metric of every method on every split."""
@@ -142,19 +180,19 @@ class ComparisonResult:
 
     def plot_roc(self) -> Picture:
         """Draw the ROC curves of the test rows."""
-        return plots.plot_roc(self._shown())
+        return plots.plot_roc(self._diagnoses())
 
     def plot_precision_recall(self) -> Picture:
         """Draw the precision-recall curves of the test rows."""
-        return plots.plot_precision_recall(self._shown())
+        return plots.plot_precision_recall(self._diagnoses())
 
     def plot_threshold(self) -> Picture:
-        """Draw the metric at every threshold, and the ones chosen."""
-        return plots.plot_threshold(self._shown(), self.metric)
+        """Draw the metric at every threshold, and the thresholds chosen."""
+        return plots.plot_threshold(self._diagnoses(), self.metric)
 
     def plot_calibration(self) -> Picture:
-        """Draw what scores say as log-odds against what happened."""
-        return plots.plot_calibration(self._shown())
+        """Draw scores, taken as log-odds, against observed shares of positives."""
+        return plots.plot_calibration(self._diagnoses())
 
     def plot_convergence(self, split: int | None = None) -> Picture:
         """Draw the metric on validation rows while training, on the first or a given split."""
@@ -164,5 +202,5 @@ class ComparisonResult:
             raise ValueError(f"split: expected one of {', '.join(map(str, self.splits))}, got {split!r}")
         return plot_convergence(histories, self.metric)
 
-    def _shown(self) -> dict[str, list[Diagnosis]]:
-        return {self.label(method): [trial.shown for trial in self.of(method)] for method in self.methods}
+    def _diagnoses(self) -> dict[str, list[Diagnosis]]:
+        return {self.label(method): [trial.diagnosis for trial in self.of(method)] for method in self.methods}

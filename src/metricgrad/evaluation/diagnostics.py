@@ -1,4 +1,4 @@
-"""What scores of labelled rows show: ROC and precision-recall curves, every threshold, confusion, calibration.
+"""Diagnostics of scored rows: ROC and precision-recall curves, every threshold, confusion, calibration.
 
 Curves lie on fixed grids, so that those of several splits can be averaged point by point.
 """
@@ -18,33 +18,22 @@ from metricgrad.metrics.registry import Metric, checked_sets
 
 Array = NDArray[np.float64]
 SHARES: Array = np.linspace(0, 1, 101) ** 2
-"""False-alarm rates of a ROC curve, and shares of rows called positive: closest where rare positives are decided."""
+"""False-positive rates of a ROC curve, and shares of predicted positives: densest where rare positives are decided."""
 RECALLS: Array = np.linspace(0, 1, 101)
 """Recalls of a precision-recall curve."""
 BINS = 10
-"""Groups of rows, of about equal size, of a calibration curve."""
+"""Bins of a calibration curve, with about equally many rows each."""
 
 
 @dataclass(frozen=True, eq=False)
 class Diagnosis:
-    """What one model shows on some rows.
+    """Curves and counts of one model on some rows, with scores cut at a threshold.
 
-    Parameters
-    ----------
-    confusion : Confusion
-        Rows found, falsely found, missed and rightly left, at the threshold.
-    loss : float
-        True loss at the threshold.
-    called : float
-        Share of rows called positive at the threshold.
-    roc : array
-        Recall at the false-alarm rates `SHARES`.
-    precision : array
-        Precision where the recalls `RECALLS` are first reached.
-    losses : array, optional
-        True loss if the best-scored `SHARES` of the rows were called positive; None if the threshold does not matter.
-    predicted, observed : array
-        Calibration: mean of the scores taken as log-odds and share of positives of `BINS` groups; NaN if one is empty.
+    `confusion`, the true `loss` and the share of predicted positives, `called`, are at the threshold. `roc` is the
+    recall at the false-positive rates `SHARES`, `precision` that where the recalls `RECALLS` are first reached.
+    `losses` are the true losses if the `SHARES` of rows with the highest scores are predicted positive; None for
+    metrics without a threshold. Calibration: `predicted` mean probability, scores taken as log-odds, and `observed`
+    share of positives in `BINS` bins; NaN in an empty one.
     """
 
     confusion: Confusion
@@ -59,19 +48,8 @@ class Diagnosis:
 
 @torch.no_grad()
 def diagnose(metric: Metric, scores: Any, targets: Any, threshold: float = 0.0) -> Diagnosis:
-    """Diagnose raw scores of rows of both classes, `(n,)`.
+    """Diagnose raw scores and targets (0 or 1) of rows of both classes, `(n,)` each.
 
-    Parameters
-    ----------
-    metric : Metric
-        What the model is judged by.
-    scores, targets : array-like of shape (n,)
-        Raw scores, and 0 or 1.
-    threshold : float
-        Where scores are cut.
-
-    Examples
-    --------
     >>> from metricgrad.metrics.registry import f1
     >>> found = diagnose(f1, [0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1], threshold=0.3)
     >>> [int(count) for count in found.confusion], float(found.roc[0])
@@ -81,25 +59,25 @@ def diagnose(metric: Metric, scores: Any, targets: Any, threshold: float = 0.0) 
     if scores.ndim != 1 or not 0 < int((targets == 1).sum()) < len(scores):
         raise ValueError(f"targets: expected rows of both classes, (n,), got the shape {tuple(targets.shape)}")
     scores = scores.double()
-    every = confusion_curve(scores, targets)
-    tp, fp = every.tp.numpy(), every.fp.numpy()
-    cuts = np.flatnonzero(np.diff(tp + fp, prepend=-1.0) > 0)  # ties leave some points of the curve out of reach
-    found = scores >= threshold
+    curve = confusion_curve(scores, targets)
+    tp, fp = curve.tp.numpy(), curve.fp.numpy()
+    cuts = np.flatnonzero(np.diff(tp + fp, prepend=-1.0) > 0)  # no threshold lies between tied scores
+    positive = scores >= threshold
     predicted, observed = _calibration(scores.sigmoid().numpy(), (targets == 1).numpy())
     return Diagnosis(
-        _confusion(found, targets == 1),
+        _confusion(positive, targets == 1),
         float(metric(scores - threshold, targets)),
-        float(found.double().mean()),
+        float(positive.double().mean()),
         np.interp(SHARES, fp[cuts] / fp[-1], tp[cuts] / tp[-1]),
         _precision(tp[cuts[1:]], fp[cuts[1:]]),
-        _losses(metric, scores, targets, every, cuts) if metric.thresholded else None,
+        _losses(metric, scores, targets, curve, cuts) if metric.thresholded else None,
         predicted,
         observed,
     )
 
 
-def _confusion(found: Tensor, positive: Tensor) -> Confusion:
-    pairs = ((found, positive), (found, ~positive), (~found, positive), (~found, ~positive))
+def _confusion(predicted: Tensor, actual: Tensor) -> Confusion:
+    pairs = ((predicted, actual), (predicted, ~actual), (~predicted, actual), (~predicted, ~actual))
     return Confusion(*((one & other).sum() for one, other in pairs))
 
 
@@ -109,11 +87,11 @@ def _precision(tp: Array, fp: Array) -> Array:
     return np.asarray(tp[reached] / (tp[reached] + fp[reached]))
 
 
-def _losses(metric: Metric, scores: Tensor, targets: Tensor, every: Confusion, cuts: NDArray[np.intp]) -> Array:
-    """Return the loss if each share of rows were called positive, or the largest part of it that ties allow."""
+def _losses(metric: Metric, scores: Tensor, targets: Tensor, curve: Confusion, cuts: NDArray[np.intp]) -> Array:
+    """Return the loss at each share of predicted positives, or at the next smaller one that ties allow."""
     places = cuts[np.searchsorted(cuts, SHARES * len(scores) + 1e-9, side="right") - 1]
     if metric.counts is not None:
-        return np.asarray(metric.counts(Confusion(*(count[places] for count in every))).double())
+        return np.asarray(metric.counts(Confusion(*(count[places] for count in curve))).double())
     ranked = scores.sort(descending=True).values
     above = torch.cat((torch.nextafter(ranked[:1], torch.tensor(torch.inf).double()), ranked))
     return np.array([float(metric(scores - above[place], targets)) for place in places])

@@ -14,7 +14,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from numbers import Integral
 from typing import Any, NamedTuple, TypeVar
 
@@ -44,6 +44,10 @@ class Failure(NamedTuple):
     job: Any
     reason: str
     trace: str
+
+
+Outcome = tuple[int, list[Any], "Failure | None"]
+"""The number of a job, its results and, if it raised, its failure."""
 
 
 class JobsFailed(RuntimeError):
@@ -88,46 +92,39 @@ def run_grid(
         raise ValueError(f"address: expected None because the engine 'local' has no cluster, got {address!r}")
     if address is not None and (engine, address) != ("ray", "auto") and not HOST_AND_PORT.fullmatch(str(address)):
         raise ValueError(f"address: expected one like {ADDRESSES[engine]}, got {address!r}")
-    return _run(list(jobs), work, engine, n_jobs, address)
+    jobs = list(jobs)
+    if not jobs or (engine == "local" and (n_jobs or joblib.cpu_count()) == 1):
+        return _results(jobs, (_outcome(number, work, job) for number, job in enumerate(jobs)))
+    return _results(jobs, _parallel(jobs, work, engine, n_jobs, address))
 
 
-def _run(
-    jobs: list[Any], work: Work, engine: str, n_jobs: int | None, address: str | None
-) -> Generator[tuple[Any, list[Any]], None, None]:
+def _results(jobs: list[Any], outcomes: Generator[Outcome]) -> Generator[tuple[Any, list[Any]]]:
     """Yield jobs with results, and raise at the end if some failed."""
     failures: list[Failure] = []
-    with ExitStack() as stack:
-        if not jobs or (engine == "local" and (n_jobs or joblib.cpu_count()) == 1):
-            outcomes: Iterator[_Outcome] = (_outcome(number, work, job) for number, job in enumerate(jobs))
-        else:
-            outcomes = stack.enter_context(_parallel(jobs, work, engine, n_jobs, address))
-        for number, results, reason, trace in outcomes:
-            if reason:
-                failures.append(Failure(jobs[number], reason, trace))
-            if results or not reason:
+    with closing(outcomes):
+        for number, results, failure in outcomes:
+            if failure:
+                failures.append(failure)
+            if results or not failure:
                 yield jobs[number], results
     if failures:
         raise JobsFailed(failures, len(jobs))
 
 
-@contextmanager
-def _parallel(
-    jobs: list[Any], work: Work, engine: str, n_jobs: int | None, address: str | None
-) -> Iterator[Iterator[_Outcome]]:
-    """Start the jobs and give their outcomes as they come; jobs still running at the end are stopped."""
+def _parallel(jobs: list[Any], work: Work, engine: str, n_jobs: int | None, address: str | None) -> Generator[Outcome]:
+    """Run the jobs and yield their outcomes as they come; jobs still running at the end are stopped."""
     with _BACKENDS[engine](max(MIN_WORKERS, n_jobs or joblib.cpu_count()), address) as (cores, settings):
         if cores < MIN_WORKERS:
             raise ValueError(f"address: expected a cluster of at least {MIN_WORKERS} cores, got {cores}")
         if n_jobs is not None and n_jobs > cores:
             raise ValueError(f"n_jobs: expected at most the {cores} cores of the cluster, got {n_jobs}")
-        at_once = min(n_jobs or cores, len(jobs))
+        running = min(n_jobs or cores, len(jobs))
+        how = {"batch_size": 1, "pre_dispatch": running, "return_as": "generator_unordered"}
         with parallel_config(**settings):  # only while it is made: the caller's joblib keeps its settings
-            parallel = Parallel(
-                max(MIN_WORKERS, at_once), batch_size=1, pre_dispatch=at_once, return_as="generator_unordered"
-            )
+            parallel = Parallel(max(MIN_WORKERS, running), **how)
         packed = parallel(delayed(_packed)(number, work, job) for number, job in enumerate(jobs))
         try:
-            yield map(pickle.loads, packed)
+            yield from map(pickle.loads, packed)
         finally:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", ".*tasks (have been|which were)", UserWarning)  # stopped on purpose
@@ -231,16 +228,7 @@ def _connecting(address: str | None, cluster: str) -> Iterator[None]:
 # ---- in the worker -------------------------------------------------------------------------------------------------
 
 
-class _Outcome(NamedTuple):
-    """The number of a job, its results and, if it raised, why."""
-
-    number: int
-    results: list[Any]
-    reason: str = ""
-    trace: str = ""
-
-
-def _outcome(number: int, work: Work, job: Any) -> _Outcome:
+def _outcome(number: int, work: Work, job: Any) -> Outcome:
     """Run one job; an error is part of the outcome."""
     from metricgrad.training.threads import one_thread  # here, because a driver that only sends jobs needs no torch
 
@@ -249,8 +237,8 @@ def _outcome(number: int, work: Work, job: Any) -> _Outcome:
         try:
             results.extend(work(job))
         except (Exception, SystemExit) as error:
-            return _failed(number, results, error)
-    return _Outcome(number, results)
+            return number, results, _failure(job, error)
+    return number, results, None
 
 
 def _packed(number: int, work: Work, job: Any) -> bytes:
@@ -258,11 +246,11 @@ def _packed(number: int, work: Work, job: Any) -> bytes:
     try:
         return pickle.dumps(_outcome(number, work, job))
     except Exception as error:
-        return pickle.dumps(_failed(number, [], error))
+        return pickle.dumps((number, [], _failure(job, error)))
 
 
-def _failed(number: int, results: list[Any], error: BaseException) -> _Outcome:
-    return _Outcome(number, results, f"{type(error).__name__}: {error}", traceback.format_exc())
+def _failure(job: Any, error: BaseException) -> Failure:
+    return Failure(job, f"{type(error).__name__}: {error}", traceback.format_exc())
 
 
 def _exit_with(driver: int) -> None:

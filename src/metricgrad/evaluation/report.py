@@ -14,8 +14,8 @@ from scipy.stats import spearmanr
 from metricgrad._version import __version__
 from metricgrad.evaluation.charts import chart_data
 from metricgrad.evaluation.comparison_result import ComparisonResult
-from metricgrad.evaluation.intervals import signed
 from metricgrad.evaluation.records import Setting
+from metricgrad.evaluation.statistics import signed
 from metricgrad.evaluation.training_panel import NO_SCRIPT, training_panel
 from metricgrad.reporting.atomic import write_whole
 from metricgrad.reporting.markup import head_cell, note, number, page, table_of, tag
@@ -185,7 +185,7 @@ def _confusions(contest: ComparisonResult) -> str:
 
 
 def _confusion(contest: ComparisonResult, method: str, negative: str, positive: str) -> str:
-    every = zip(*(trial.shown.confusion for trial in contest.of(method)), strict=True)
+    every = zip(*(trial.diagnosis.confusion for trial in contest.of(method)), strict=True)
     tp, fp, fn, tn = (int(sum(counts)) for counts in every)
     recall, precision = tp / max(tp + fn, 1), tp / max(tp + fp, 1)
     head = tag(

@@ -1,210 +1,231 @@
-"""Trials: every method trained on one split of a table, chosen on validation rows, judged once on test rows."""
+"""The runner: rows are split and standardised, every method is trained, chosen on validation rows, judged on test rows.
+
+`compare` and the paper's experiments share it; they differ in where rows come from and in how results are kept.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import time
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
-import pandas as pd
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
-from metricgrad.estimators.metric_estimator import make_loss
-from metricgrad.evaluation.diagnostics import Diagnosis, diagnose
-from metricgrad.evaluation.trees import NAME as TREES
-from metricgrad.evaluation.trees import Scores, grow_trees
-from metricgrad.losses.binary import TUNED
-from metricgrad.metrics.registry import Metric
-from metricgrad.metrics.thresholds import best_threshold
-from metricgrad.surrogate.loss import SurrogateLoss
+from metricgrad.estimators.metric_estimator import METHODS, make_loss
+from metricgrad.losses.binary import TUNED, CostSensitive
+from metricgrad.metrics.registry import Metric, get_metric
 from metricgrad.tabular.encoding import Preparation
 from metricgrad.tabular.schema import Schema
-from metricgrad.training.data import Rows, centre_and_scale, scaled
+from metricgrad.training.candidates import Trained
+from metricgrad.training.checkpoint import Checkpoint
+from metricgrad.training.data import Parts, Rows, TrainingData
 from metricgrad.training.ensemble_trainer import Member, train_each
-from metricgrad.training.loader import SetLoader
 from metricgrad.training.networks import Scorer, build_model
 from metricgrad.training.recipe import Recipe
-from metricgrad.training.selection import exact_scores
-from metricgrad.training.splits import group_part, split
+from metricgrad.training.selection import Verdict, exact_scores
+from metricgrad.training.splits import split
 from metricgrad.training.trainer import Round
 
 Array = NDArray[Any]
-FRESH = 48
-"""Fresh sets of validation rows on which a surrogate is held against its metric in the end."""
+CONTROL = "cross-entropy"
+"""The loss of the warm-up and of the control."""
+TREES = "lightgbm"
+"""The method that is no network: LightGBM, with the number of trees chosen on validation rows."""
+MAX_TREES, EARLY_STOPPING = 2_000, 100
+"""Trees at most, and trees without a gain on validation rows after which boosting stops."""
+
+
+class Scores(NamedTuple):
+    """Raw scores of validation and test rows by one model, `(rows,)` each."""
+
+    validation: Tensor
+    test: Tensor
+
+
+# ---- split and standardise -----------------------------------------------------------------------------------------
+
+
+def split_table(
+    X: Any,
+    targets: Array,
+    seed: int,
+    *,
+    standardise: bool,
+    test: float = 0.2,
+    validation: float = 0.2,
+    groups: Array | None = None,
+    schema: Schema | None = None,
+) -> Parts:
+    """Split a table with targets 0 or 1, `(rows,)`; encoding and standardisation are learned from training rows alone.
+
+    `X` is an array or sparse matrix, `(rows, features)`, or a data frame that is encoded as `schema` says. For the
+    other arguments see `splits.split`.
+    """
+    places = split(targets, seed, test, validation, groups)
+    if schema is not None:
+        X = Preparation(schema).fit(X.iloc[places.train]).transform(X)
+    return TrainingData(X, targets).split(places, standardise)
+
+
+# ---- train and choose ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
-    """What is to be learned, and how: the same in every split.
+class TrainedMethod:
+    """One method trained for one metric: the model chosen on validation rows, and how it came about.
 
-    Parameters
-    ----------
-    X : DataFrame, array or sparse matrix
-        A frame has its columns prepared as `schema` says, anew on the training rows of every split.
-    targets : array of shape (rows,)
-        0 or 1.
-    groups : array of shape (rows,), optional
-        Numbers of groups that stay together.
-    schema : Schema, optional
-        What the columns of a frame are.
-    metric, recipe, model : Metric, Recipe, any
-        What models are judged by, how they are trained, and what they are.
-    methods : tuple of str
-        Modes of surrogates, baselines, or `lightgbm`.
-    test, validation : float
-        Share of test rows, and of validation rows among the others.
+    `scores` are of the chosen model, `unchosen` of the model trained along the loss if the control was chosen instead.
+    `seconds` of training are shared evenly by losses trained together; `setting` is that of a baseline that has one,
+    chosen on validation rows. Trees have no verdict, history, loss or model.
     """
 
-    X: Any
-    targets: Array
-    groups: Array | None
-    schema: Schema | None
-    metric: Metric
-    recipe: Recipe
-    model: Any
-    methods: tuple[str, ...]
-    test: float
-    validation: float
-
-
-@dataclass(frozen=True, eq=False)
-class Trial:
-    """One method on one split.
-
-    Parameters
-    ----------
-    split, method : int, str
-        The seed of the split, and the method.
-    threshold : float
-        Where scores are cut, chosen on validation rows.
-    seconds : float
-        Of training; methods trained at once share it evenly.
-    shown : Diagnosis
-        What the test rows show.
-    followed : bool
-        Whether the model kept is the one that followed the loss; else cross-entropy was as good on validation rows.
-    history : tuple of Round
-        What the rounds did; empty for trees.
-    fidelity : array of shape (2, sets), optional
-        True and surrogate losses of fresh sets, for a surrogate.
-    """
-
-    split: int
     method: str
-    threshold: float
+    metric: Metric
+    scores: Scores
     seconds: float
-    shown: Diagnosis
-    followed: bool = True
-    history: tuple[Round, ...] = field(default=(), repr=False)
-    fidelity: Array | None = field(default=None, repr=False)
-
-    @property
-    def loss(self) -> float:
-        """The true loss of the test rows."""
-        return self.shown.loss
+    setting: float | None = None
+    unchosen: Scores | None = None
+    verdict: Verdict | None = None
+    history: tuple[Round, ...] = ()
+    loss: nn.Module | None = None
+    model: Scorer | None = None
 
 
-class Parts(NamedTuple):
-    """The rows of a split, ready for a network."""
+def train_methods(
+    parts: Parts,
+    wanted: Sequence[tuple[str, Metric]],
+    recipe: Recipe,
+    model: Any,
+    seed: int,
+    checkpoint: Checkpoint | None = None,
+) -> list[TrainedMethod]:
+    """Train every pair of method and metric; its result does not depend on the other pairs.
 
-    train: Rows
-    validation: Rows
-    test: Rows
-
-
-def run_split(problem: Problem, seed: int) -> list[Trial]:
-    """Train every method on one split and judge each on its test rows."""
-    parts = _parts(problem, seed)
-    networks = [method for method in problem.methods if method != TREES]
+    A hand-made loss is followed once, whatever the number of metrics that choose among its models.
+    """
+    metrics: dict[str, list[Metric]] = {}
+    for method, metric in wanted:
+        metrics.setdefault(method, []).append(metric)
     with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
-        warnings.filterwarnings("ignore", ".*is not faithful yet")  # the history says how far each can be trusted
-        found = {trial.method: trial for trial in _networks(problem, parts, networks, seed)}
-    if TREES in problem.methods:
-        begun = time.perf_counter()
-        scores = grow_trees(parts.train, parts.validation, parts.test.x, seed)
-        found[TREES] = _judged(problem, parts, TREES, seed, scores, time.perf_counter() - begun)
-    return [found[method] for method in problem.methods]
+        warnings.filterwarnings("ignore", ".*is not faithful yet")  # the history holds how far each can be trusted
+        networks = {method: each for method, each in metrics.items() if method != TREES}
+        trained = _train_networks(parts, networks, recipe, model, seed, checkpoint) if networks else []
+    trained += _train_trees(parts, metrics.get(TREES, ()), seed)
+    found = {(one.method, one.metric.name): one for one in trained}
+    return [found[method, metric.name] for method, metric in wanted]
 
 
-def _parts(problem: Problem, seed: int) -> Parts:
-    """Split the rows; whatever is learned of the columns is learned from the training rows."""
-    X, where = problem.X, _places(problem, seed)
-    if problem.schema is not None:
-        frames: list[pd.DataFrame] = [X.iloc[rows] for rows in where]
-        preparation = Preparation(problem.schema).fit(frames[0])
-        features = [preparation.transform(frame) for frame in frames]
-    else:
-        features = [X[rows] for rows in where]
-    width = features[0].shape[1]
-    centre, scale = np.zeros(width), np.ones(width)
-    if problem.recipe.standardise:
-        centre, scale = centre_and_scale(features[0], None)
-    return Parts(
-        *(
-            Rows(
-                torch.from_numpy(scaled(x, centre, scale)), torch.as_tensor(problem.targets[rows], dtype=torch.float32)
-            )
-            for x, rows in zip(features, where, strict=True)
-        )
+class _Candidate(NamedTuple):
+    """A loss to follow: of which method, for which metrics."""
+
+    method: str
+    loss: nn.Module
+    metrics: tuple[Metric, ...]
+
+
+def _candidates(metrics: dict[str, list[Metric]], recipe: Recipe, seed: int) -> Iterator[_Candidate]:
+    """Yield the losses of some methods: one for each metric of a surrogate, one for each setting of a baseline."""
+    for method, judges in metrics.items():
+        for own in ((judge,) for judge in judges) if method in METHODS else (tuple(judges),):
+            torch.manual_seed(seed)
+            losses = [make() for make in TUNED[method]] if method in TUNED else [make_loss(method, own[0], recipe)]
+            yield from (_Candidate(method, loss, own) for loss in losses)
+
+
+def _train_networks(
+    parts: Parts,
+    metrics: dict[str, list[Metric]],
+    recipe: Recipe,
+    model: Any,
+    seed: int,
+    checkpoint: Checkpoint | None,
+) -> list[TrainedMethod]:
+    """Train a copy of one network along every loss, and choose the best setting of each method by each metric."""
+    candidates = list(_candidates(metrics, recipe, seed))
+    network = build_model(model, parts.train.x.shape[1], seed)
+    members = [Member(one.loss, one.metrics) for one in candidates]
+    begun = time.perf_counter()
+    trained = train_each(network, members, parts.train, recipe, validation=parts.validation, seed=seed, log=checkpoint)
+    seconds = time.perf_counter() - begun + (sum(part.spent for part in checkpoint.parts) if checkpoint else 0.0)
+    every = list(zip(candidates, trained, strict=True))
+    found = []
+    for method, metric in ((method, metric) for method, judges in metrics.items() for metric in judges):
+        own = [(each[c.metrics.index(metric)], c) for c, each in every if c.method == method and metric in c.metrics]
+        found.append(_chosen(metric, own, parts, seconds / len(candidates)))
+    return found
+
+
+def _chosen(
+    metric: Metric, settings: Sequence[tuple[Trained, _Candidate]], parts: Parts, seconds: float
+) -> TrainedMethod:
+    """Return the best setting of a method by a metric; a setting took some seconds to train."""
+    best, (method, loss, metrics) = min(settings, key=lambda pair: pair[0].least)
+    only = best.verdict.followed or method == CONTROL  # cross-entropy is its own control
+    return TrainedMethod(
+        method=method,
+        metric=metric,
+        scores=_scores(best.model, parts),
+        seconds=seconds * len(settings) / len(metrics),
+        setting=loss.weight if isinstance(loss, CostSensitive) else None,
+        unchosen=None if only else _scores(best.followed, parts),
+        verdict=best.verdict,
+        history=tuple(best.history),
+        loss=loss,
+        model=best.model,
     )
 
 
-def _places(problem: Problem, seed: int) -> tuple[Array, Array, Array]:
-    """Return the numbers of training, validation and test rows."""
-    targets, groups = problem.targets, problem.groups
-    if groups is None:
-        places = split(targets, seed, test=problem.test, validation=problem.validation)
-        return places.train, places.validation, places.test
-    test = group_part(groups, targets, seed, problem.test)
-    known = np.setdiff1d(np.arange(len(targets)), test)
-    held_out = known[group_part(groups[known], targets[known], seed, problem.validation)]
-    return np.setdiff1d(known, held_out), held_out, test
+def _scores(model: nn.Module, parts: Parts) -> Scores:
+    return Scores(exact_scores(model, parts.validation.x), exact_scores(model, parts.test.x))
 
 
-def _networks(problem: Problem, parts: Parts, methods: Sequence[str], seed: int) -> list[Trial]:
-    """Train a network along the loss of each method, all at once if they can sail."""
-    metric, recipe = problem.metric, problem.recipe
-    made = [(method, loss) for method in methods for loss in _losses(method, metric, recipe, seed)]
-    model = build_model(problem.model, parts.train.x.shape[1], seed)
+def has_lightgbm() -> bool:
+    """Whether LightGBM is installed."""
+    return importlib.util.find_spec(TREES) is not None
+
+
+def _train_trees(parts: Parts, metrics: Sequence[Metric], seed: int) -> list[TrainedMethod]:
+    """Grow trees once for all metrics."""
+    if not metrics:
+        return []
     begun = time.perf_counter()
-    members = [Member(loss, (metric,)) for _, loss in made]
-    fleet = train_each(model, members, parts.train, recipe, validation=parts.validation, seed=seed)
-    trained = [best for (best,) in fleet]
-    seconds = (time.perf_counter() - begun) / max(len(made), 1)
-    trials = []
-    for method in methods:
-        own = [(loss, one) for (name, loss), one in zip(made, trained, strict=True) if name == method]
-        loss, one = min(own, key=lambda pair: pair[1].least)
-        scores = Scores(exact_scores(one.model, parts.validation.x), exact_scores(one.model, parts.test.x))
-        trial = _judged(problem, parts, method, seed, scores, seconds * len(own))
-        measured = _fidelity(loss, one.model, problem, parts, seed) if isinstance(loss, SurrogateLoss) else None
-        trials.append(replace(trial, followed=one.verdict.followed, history=tuple(one.history), fidelity=measured))
-    return trials
+    scores = grow_trees(parts.train, parts.validation, parts.test.x, seed)
+    seconds = (time.perf_counter() - begun) / len(metrics)
+    return [TrainedMethod(TREES, metric, scores, seconds) for metric in metrics]
 
 
-def _losses(method: str, metric: Metric, recipe: Recipe, seed: int) -> list[nn.Module]:
-    """Return the loss of a method; of one with a setting, a loss for each."""
-    torch.manual_seed(seed)
-    return [make() for make in TUNED[method]] if method in TUNED else [make_loss(method, metric, recipe)]
+def grow_trees(rows: Rows, validation: Rows, test: Tensor, seed: int) -> Scores:
+    """Boost trees by cross-entropy on some rows, stop by that of the validation rows, and score the other two parts."""
+    if not has_lightgbm():
+        raise ImportError(f"method: {TREES!r} needs LightGBM: pip install metricgrad[trees]")
+    import lightgbm
+
+    train, kept = (lightgbm.Dataset(part.x.numpy(), part.y.numpy()) for part in (rows, validation))
+    parameters = {"objective": "binary", "learning_rate": 0.05, "num_threads": 1, "seed": seed, "verbosity": -1}
+    stop = lightgbm.early_stopping(EARLY_STOPPING, verbose=False)
+    trees = lightgbm.train(parameters, train, num_boost_round=MAX_TREES, valid_sets=[kept], callbacks=[stop])
+    return Scores(*(torch.as_tensor(trees.predict(x.numpy(), raw_score=True)) for x in (validation.x, test)))
 
 
-def _judged(problem: Problem, parts: Parts, method: str, seed: int, scores: Scores, seconds: float) -> Trial:
-    """Choose the threshold on the validation rows, and look at the test rows."""
-    metric, threshold = problem.metric, 0.0
-    if metric.thresholded and problem.recipe.form != "zero":
-        threshold = best_threshold(metric, scores.validation, parts.validation.y)
-    return Trial(seed, method, threshold, seconds, diagnose(metric, scores.test, parts.test.y, threshold))
+# ---- labels --------------------------------------------------------------------------------------------------------
+
+LABELS = {"sl-u": "SL-U", "sl-r": "SL-R", "sl-s": "SL-S"}
+"""Labels of methods as the paper prints them; other methods have their name."""
 
 
-def _fidelity(loss: SurrogateLoss, model: Scorer, problem: Problem, parts: Parts, seed: int) -> Array:
-    """Hold the surrogate against the metric on fresh sets of validation rows: `(2, sets)`, true and learned losses."""
-    sets = SetLoader(parts.validation, problem.recipe, seed, problem.metric.takes_weights)
-    scores, y, w = sets.scored(lambda x: exact_scores(model, x).float(), FRESH, problem.recipe.noise, "trust")
-    with torch.no_grad():
-        w = torch.ones_like(y) if w is None else w
-        return torch.stack((loss.true(scores, y, w), loss.surrogate(scores, y, w))).double().numpy()
+def method_label(method: str) -> str:
+    """Return the label of a method."""
+    return LABELS.get(method, method)
+
+
+def metric_label(metric: str) -> str:
+    """Return the label of a metric; the name itself if it is not a known one."""
+    try:
+        return get_metric(metric).label
+    except ValueError:
+        return metric

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from metricgrad.evaluation.histories import thin_histories
-from metricgrad.evaluation.method_names import method_label, metric_label
 from metricgrad.evaluation.records import Record, Setting
+from metricgrad.evaluation.runs import method_label, metric_label
 from metricgrad.reporting.markup import select, tag
 
 COLOURS = {"sl-r": 0, "sl-s": 1, "sl-u": 2, "cross-entropy": 3}

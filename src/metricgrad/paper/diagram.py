@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from html import escape
 
-from metricgrad.evaluation.method_names import method_label
-from metricgrad.evaluation.ranks import Ranking
+from metricgrad.evaluation.runs import method_label
+from metricgrad.evaluation.statistics import Ranking
 from metricgrad.reporting.markup import tag
 
 LINE, LETTER, TOP, STEP, BAR = 200, 7.2, 34, 24, 11

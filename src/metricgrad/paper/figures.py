@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 from metricgrad.estimators.metric_estimator import make_loss
 from metricgrad.metrics.registry import Metric, get_metric
-from metricgrad.paper.experiments import Parts, prepared
+from metricgrad.paper.experiments import prepared
 from metricgrad.paper.protocols import get_protocol
 from metricgrad.surrogate.loss import SurrogateLoss
-from metricgrad.training.data import chunks
+from metricgrad.training.data import Parts, chunks
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import Recipe, get_recipe
 from metricgrad.training.selection import Selection
@@ -39,9 +39,9 @@ class Figure1:
 
 
 def figure1(points: int = 121, reach: float = 3.0, seed: int = 0) -> Figure1:
-    """Perturb two predictions of a random set of ten, one of a negative and one of a positive, and judge every pair.
+    """Shift two predictions of a random set of ten, one of a negative and one of a positive, and return all losses.
 
-    Rows of a surface shift the negative, columns the positive; what is called positive is cut at zero.
+    Rows of a surface shift the negative, columns the positive; scores are cut at zero.
     """
     generator = torch.Generator().manual_seed(seed)
     scores, targets = torch.randn(10, generator=generator), (torch.arange(10) % 2).float()
@@ -68,8 +68,8 @@ class Figure2:
 def figure2(rounds: tuple[int, ...] = (0, 10, 40, 120), seed: int = 0) -> Figure2:
     """Run the paper's minimal example: the model `alpha * x - 1`, started at 0.3, learns the error rate at zero.
 
-    At each of the given rounds the current alpha and the surrogate loss over the whole range of alpha are kept: the
-    surrogate is true near the current alpha, and alpha walks down it.
+    At each of the given rounds the current alpha and the surrogate loss over the range of alpha are kept: the surrogate
+    is accurate near the current alpha, which follows its gradient.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -129,30 +129,12 @@ class Figure3:
 def figure3(
     dataset: str = "digits8", metric: str = "f1", recipe: Recipe | str = "default", *, model: Any = "mlp", seed: int = 0
 ) -> Figure3:
-    """Train one model along a surrogate from scratch and one along a refined universal one, and watch both converge.
+    """Train one model with a surrogate from scratch and one with a refined universal one, and record both.
 
-    The paper shows this for several losses on ijcnn1; the default is a dataset that needs no file. Test rows are
-    looked at on the way for the picture only: nothing is chosen by them.
-
-    Parameters
-    ----------
-    dataset : str
-        Name of a dataset.
-    metric : str
-        Name of the metric to learn.
-    recipe : Recipe or {"default", "paper"}
-        How to train, but always without warm-up, without an anchor and without refining before the first round: the
-        paper has none of them, and they would hide what is to be seen, convergence from the very start.
-    model : {"mlp", "small", "linear"}, torch module or factory
-        What is trained; both start from the same weights.
-    seed : int
-        Of the split, the networks and the draws.
-
-    Returns
-    -------
-    Figure3
-        Where a threshold matters, test rows are cut where validation rows lose least, or at zero if the recipe's form
-        says so.
+    The paper shows this for several losses on ijcnn1; the default is a dataset that needs no file. Warm-up, anchor and
+    refining before the first round are off, as in the paper: they would hide the convergence from the start. Test rows
+    are scored during training for the figure only, at the best threshold of the validation rows, or at zero if the
+    recipe's form is `zero`: nothing is chosen by them.
     """
     recipe, chosen = get_recipe(recipe, warmup=0, anchor=0.0, trust=-1.0), get_metric(metric)
     if not recipe.rounds:
@@ -173,7 +155,7 @@ def figure3(
 
 
 class _Course(NamedTuple):
-    """What one method did: model steps, surrogate loss and gap of every round, steps and test loss of every check."""
+    """One method: model steps, surrogate loss and gap of every round, steps and test loss of every check."""
 
     steps: Array
     surrogate: Array
@@ -197,7 +179,7 @@ def _course(method: str, metric: Metric, recipe: Recipe, parts: Parts, spec: Any
 
 @torch.no_grad()
 def _test_loss(model: nn.Module, metric: Metric, recipe: Recipe, parts: Parts) -> float:
-    """Return the true loss of the test rows, cut at zero or where the validation rows lose least."""
+    """Return the true loss of the test rows, at zero or at the best threshold of the validation rows."""
     model.eval()
     validation, test = (
         torch.cat([model(rows.x[some]) for some in chunks(len(rows.x))]) for rows in (parts.validation, parts.test)
@@ -208,17 +190,8 @@ def _test_loss(model: nn.Module, metric: Metric, recipe: Recipe, parts: Parts) -
 
 
 def save_arrays(figure: Figure1 | Figure2 | Figure3, path: str | Path) -> None:
-    """Save what a figure shows as a NumPy archive, `.npz`, which loads without pickle.
+    """Save the arrays of a figure as a NumPy archive, `.npz`, which loads without pickle.
 
-    Parameters
-    ----------
-    figure : Figure1, Figure2 or Figure3
-        The arrays.
-    path : path
-        The file; `.npz` is added if it is missing.
-
-    Examples
-    --------
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "figure1.npz"
     >>> save_arrays(figure1(points=5), path)

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from metricgrad.evaluation.method_names import method_label, metric_label
 from metricgrad.evaluation.records import Record, Setting
+from metricgrad.evaluation.runs import method_label, metric_label
 from metricgrad.evaluation.training_panel import NO_SCRIPT, training_data
 from metricgrad.paper import printed as paper
 from metricgrad.paper.figures import Figure1, Figure2

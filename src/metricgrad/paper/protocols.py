@@ -1,6 +1,6 @@
-"""Protocols: how a run is scored, as the paper's tables were (`paper`) or as one should (`honest`); never mixed.
+"""Protocols: how a run is scored, as in the paper's tables (`paper`) or without looking at test rows (`honest`).
 
-A protocol says how a model is scored, a recipe how it is trained.
+A protocol defines how a model is scored, a recipe how it is trained. Protocols are never mixed in one table.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from metricgrad.metrics.registry import Metric, checked_sets, error_rate
 from metricgrad.metrics.thresholds import best_threshold
 
 PERCENTILES = tuple(range(100))
-"""Where the authors' program looks for a threshold: never above the 99th, so that 1 % is always called positive."""
+"""Where the authors' program searches a threshold: never above the 99th, so that 1 % is always predicted positive."""
 
 
 class Scored(NamedTuple):
@@ -30,19 +30,8 @@ class Scored(NamedTuple):
 
 @dataclass(frozen=True)
 class Protocol:
-    """How a run is scored.
+    """How a run is scored: `(metric, validation, test)` -> threshold, and metrics measured `instead` of those named.
 
-    Parameters
-    ----------
-    name, explanation : str
-        What it is called, and one sentence to show beside it.
-    threshold : callable
-        `(metric, validation, test)` -> where scores are cut.
-    instead : mapping
-        Metrics that are measured as another one, by name.
-
-    Examples
-    --------
     >>> validation = [0.1, 0.4, 0.8], [0, 1, 1]
     >>> test = [0.2, 0.3, 0.9], [0, 1, 1]
     >>> PROTOCOLS["honest"].score("f1", *validation, *test)
@@ -55,24 +44,14 @@ class Protocol:
     instead: Mapping[str, Metric] = field(default_factory=dict, repr=False, hash=False)
 
     def measured(self, metric: Any) -> Metric:
-        """Return what is measured under the name of a metric, in training as in the end."""
+        """Return what is measured under the name of a metric, in training and in scoring."""
         metric = as_metric(metric)
         return self.instead.get(metric.name, metric)
 
     def score(
         self, metric: Any, validation_scores: Any, validation_targets: Any, test_scores: Any, test_targets: Any
     ) -> float:
-        """Return the loss of the test rows, cut where the protocol says.
-
-        Parameters
-        ----------
-        metric : str, Metric or callable
-            What to judge by.
-        validation_scores, validation_targets : array-like of shape (rows,)
-            Rows the model was chosen on, by no means trained on.
-        test_scores, test_targets : array-like of shape (rows,)
-            Rows seen by nobody yet.
-        """
+        """Return the loss of the test rows at the threshold of the protocol; scores and targets are `(rows,)`."""
         measured = self.measured(metric)
         validation, test = _scored(validation_scores, validation_targets), _scored(test_scores, test_targets)
         threshold = self.threshold(measured, validation, test) if measured.thresholded else 0.0
@@ -80,16 +59,16 @@ class Protocol:
 
 
 def best_percentile(metric: Metric, validation: Scored, test: Scored) -> float:
-    """Return the best of the percentiles 0..99 of the very scores being judged, test labels in hand."""
+    """Return the best of the percentiles 0 to 99 of the test scores, by the test labels."""
     thresholds = np.unique(np.percentile(test.scores.numpy(), PERCENTILES))
     rows = _binned(test, thresholds) if metric.takes_weights else (*test, None)
     return float(min(thresholds, key=lambda t: float(metric(rows[0] - t, *rows[1:]))))
 
 
 def _binned(rows: Scored, thresholds: np.ndarray) -> tuple[Tensor, Tensor, Tensor]:
-    """Return a few weighted rows that no threshold tells from many: one of each class between any two of them.
+    """Return a few weighted rows that lose as much as all rows at any threshold: one per class between two of them.
 
-    Each stands at the threshold below it; what is below the first one stands there too, for all are above the least.
+    Each row moves down to the threshold below it; no row is below the first, the lowest score.
     """
     place = np.searchsorted(thresholds, rows.scores.numpy(), side="right").clip(1) - 1
     counts = np.bincount(2 * place + rows.targets.numpy().astype(int), minlength=2 * len(thresholds))
@@ -98,7 +77,7 @@ def _binned(rows: Scored, thresholds: np.ndarray) -> tuple[Tensor, Tensor, Tenso
 
 
 def chosen_on_validation(metric: Metric, validation: Scored, test: Scored) -> float:
-    """Return the exact best threshold of the validation rows; test rows are not looked at."""
+    """Return the exact best threshold of the validation rows; test rows are not used."""
     return best_threshold(metric, *validation)
 
 

@@ -11,8 +11,8 @@ from rich.console import Group
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from metricgrad.evaluation.method_names import method_label, metric_label
-from metricgrad.evaluation.ranks import Ranking
+from metricgrad.evaluation.runs import method_label, metric_label
+from metricgrad.evaluation.statistics import Ranking
 from metricgrad.paper.against_printed import Comparison, Tally
 from metricgrad.paper.sources import SOURCES
 from metricgrad.paper.tables import Cell, DataRow, Table

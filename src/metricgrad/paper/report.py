@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from metricgrad.evaluation.method_names import method_label, metric_label
-from metricgrad.evaluation.ranks import Ranking, common_methods, rank_methods
 from metricgrad.evaluation.records import Record, Setting, open_store, read_records
+from metricgrad.evaluation.runs import method_label, metric_label
+from metricgrad.evaluation.statistics import Ranking, common_methods, rank_methods
 from metricgrad.evaluation.store import Store
 from metricgrad.evaluation.training_panel import training_panel
 from metricgrad.metrics.registry import get_metric

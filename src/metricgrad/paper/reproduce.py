@@ -1,4 +1,4 @@
-"""The paper's tables and figures, made again: what is missing is run, what is stored is not run again."""
+"""The paper's tables and figures made again: missing runs are trained, stored ones are reused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from metricgrad.evaluation.grid import run_grid
 from metricgrad.evaluation.store import Store
 from metricgrad.paper import figure_plots, figures
 from metricgrad.paper.datasets import names as known_datasets
-from metricgrad.paper.datasets import table1 as held
+from metricgrad.paper.datasets import table1
 from metricgrad.paper.experiments import BUDGETS, TABLES, Run, execute, jobs_of, table_runs
 from metricgrad.paper.printed import TABLE1
 from metricgrad.paper.protocols import PROTOCOLS
@@ -22,14 +22,14 @@ from metricgrad.training.recipe import Recipe, get_recipe
 FIGURES = ("figure1", "figure2", "figure3")
 TARGETS = ("table1", *TABLES, *FIGURES, "all")
 UNFINISHED = "unfinished"
-"""Folder beside the results, with how far long jobs have come."""
+"""Folder beside the results, for checkpoints of long jobs."""
 SEEDS = {"quick": 2, "standard": 3, "paper": 1}
-"""Seeds of a cell if nobody says otherwise."""
+"""Default number of seeds of a cell, by budget."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to run, how, and how it is to be shown: the runs of some tables, under some protocols."""
+    """The runs of some tables, under which protocols and on which datasets they are shown, and their recipe."""
 
     runs: tuple[Run, ...]
     protocols: tuple[str, ...]
@@ -52,26 +52,11 @@ def make_plan(
     steps: int | None = None,
     model: str = "mlp",
 ) -> Plan:
-    """Return the runs a table needs.
+    """Return the runs a target of `TARGETS` needs; figures and Table 1 need none.
 
-    Parameters
-    ----------
-    target : {"table1", "table2", "table3", "figure1", "figure2", "figure3", "all"}
-        What to make again; figures and Table 1 need no runs.
-    protocol : {"honest", "paper", "both"}
-        How models are scored; it costs nothing to ask for both, but for one column.
-    datasets, metrics, methods : sequence of str, optional
-        Only some of the table. By default the paper's datasets that are held here.
-    seeds : int, optional
-        How many, from 0 on.
-    budget : {"quick", "standard", "paper"}
-        Minutes, hours, or the 300,000 rounds of the paper with its own recipe.
-    recipe : {"default", "paper"}, optional
-        How models are trained; `paper` for the budget of that name, else `default`.
-    rounds, steps : int, optional
-        Rounds of Algorithm 1, or model steps in all, half of them warm-up if the recipe has one.
-    model : str
-        Name of a model.
+    Datasets, metrics and methods choose a part of the table; by default the paper's datasets that are available here.
+    The budget is minutes, hours, or the 300,000 rounds of the paper with its own recipe; `rounds` of Algorithm 1, or
+    model `steps` in total, half of them warm-up if the recipe has one, replace its length. Seeds count from 0.
     """
     for name, value, allowed in (
         ("target", target, TARGETS),
@@ -87,26 +72,27 @@ def make_plan(
     recipe = recipe or ("paper" if budget == "paper" else "default")
     protocols = tuple(PROTOCOLS) if protocol == "both" else (protocol,)
     chosen, absent = _datasets(datasets)
-    grid: dict[str, Any] = {
-        "datasets": chosen,
-        "seeds": range(SEEDS[budget] if seeds is None else seeds),
-        "metrics": metrics,
-        "methods": methods,
-        "model": model,
-        "recipe": recipe,
-        "changes": _changes(recipe, budget, rounds, steps),
-    }
-    how = get_recipe(recipe, **dict(grid["changes"]))
-    asked = [name for name in TABLES if target in (name, "all")]
-    runs = table_runs(asked, protocols, **grid) if asked else []
-    return Plan(tuple(runs), protocols, tuple(chosen), tuple(absent), how)
+    changes = _changes(recipe, budget, rounds, steps)
+    tables = [name for name in TABLES if target in (name, "all")]
+    runs = table_runs(
+        tables,
+        protocols,
+        datasets=chosen,
+        seeds=range(SEEDS[budget] if seeds is None else seeds),
+        metrics=metrics if tables else None,
+        methods=methods if tables else None,
+        model=model,
+        recipe=recipe,
+        changes=changes,
+    )
+    return Plan(tuple(runs), protocols, tuple(chosen), tuple(absent), get_recipe(recipe, **dict(changes)))
 
 
 def _datasets(asked: Sequence[str] | None) -> tuple[list[str], list[str]]:
-    """Return which datasets to use, and which of the paper's are not held here."""
+    """Return the datasets to use, and those of the paper that are not available here."""
     if asked is None:
-        there = {row.name: row.ours is not None for row in held()}
-        return [n for n in TABLE1 if there.get(n)], [n for n in TABLE1 if not there.get(n)]
+        available = {row.name for row in table1() if row.ours is not None}
+        return [name for name in TABLE1 if name in available], [name for name in TABLE1 if name not in available]
     for name in asked:
         if name not in known_datasets():
             raise ValueError(f"datasets: expected some of {', '.join(known_datasets())}, got {name!r}")
@@ -114,18 +100,17 @@ def _datasets(asked: Sequence[str] | None) -> tuple[list[str], list[str]]:
 
 
 def _changes(recipe: str, budget: str, rounds: int | None, steps: int | None) -> tuple[tuple[str, Any], ...]:
-    changes: dict[str, Any] = dict(BUDGETS[budget][recipe])
-    if steps is not None:
-        if rounds is not None:
-            raise ValueError(f"steps: expected either rounds or steps, got both, {rounds} and {steps}")
-        known = get_recipe(recipe)
-        warmup = steps // 2 if known.warmup else 0
-        changes |= {"rounds": max((steps - warmup) // known.model_steps, 1)} | ({"warmup": warmup} if warmup else {})
-    if rounds is not None:
-        changes["rounds"] = rounds
-    if (rounds or steps) is not None:
-        changes["baseline_steps"] = None
+    """Return the fields of a recipe that a budget, or a number of rounds or steps, changes."""
     plain = get_recipe(recipe)
+    changes: dict[str, Any] = dict(BUDGETS[budget][recipe])
+    if rounds is not None and steps is not None:
+        raise ValueError(f"steps: expected either rounds or steps, got both, {rounds} and {steps}")
+    if steps is not None:
+        warmup = steps // 2 if plain.warmup else 0
+        rounds = max((steps - warmup) // plain.model_steps, 1)
+        changes |= {"warmup": warmup} if warmup else {}
+    if rounds is not None:
+        changes |= {"rounds": rounds, "baseline_steps": None}
     return tuple(sorted((name, value) for name, value in changes.items() if getattr(plain, name) != value))
 
 
@@ -139,20 +124,19 @@ def carry_out(
     address: str | None = None,
     brief: bool = False,
 ) -> Iterator[tuple[int, int]]:
-    """Run what is not stored yet, store every run as its job is done, and yield how many of how many are there.
+    """Train what is not stored yet, store every run as its job is done, and yield how many of how many are stored.
 
-    A brief record holds the loss under the protocols of the plan alone; otherwise it holds all there are. On this
-    machine a long job that is stopped goes on where it was.
+    A brief record holds the loss under the protocols of the plan only; otherwise under all of them. On this machine a
+    long job that is stopped resumes from its checkpoint.
     """
     known = store.keys()
     missing = [run for run in plan.runs if store.key(run.as_dict()) not in known]
     done = len(plan.runs) - len(missing)
     yield done, len(plan.runs)
-    jobs = jobs_of(missing)
     work = partial(execute, protocols=plan.protocols, brief=True) if brief else execute
     if engine == "local":
         work = partial(work, unfinished=store.path.parent / UNFINISHED)
-    for _, results in run_grid(jobs, work, engine=engine, n_jobs=n_jobs, address=address):
+    for _, results in run_grid(jobs_of(missing), work, engine=engine, n_jobs=n_jobs, address=address):
         for run, outcome in results:
             store.add(run, {**outcome, "command": command})
         done += len(results)
@@ -167,19 +151,16 @@ def draw(
     recipe: Recipe | str = "default",
     seed: int = 0,
 ) -> list[Path]:
-    """Draw a figure of the paper into a folder: as PNG, as SVG and as arrays; return the files.
+    """Draw a figure of the paper into a folder, as PNG, as SVG and as arrays, and return the files.
 
     Dataset, metric and recipe are those of Figure 3; the others need none.
     """
-    arrays: Any
-    if target == "figure3":
-        arrays = figures.figure3(dataset, metric, recipe, seed=seed)
-    else:
-        arrays = getattr(figures, target)(seed=seed)
+    settings = (dataset, metric, recipe) if target == "figure3" else ()
+    arrays = getattr(figures, target)(*settings, seed=seed)
     out.mkdir(parents=True, exist_ok=True)
-    drawn = getattr(figure_plots, f"plot_{target}")(arrays)
+    figure = getattr(figure_plots, f"plot_{target}")(arrays)
     files = [out / f"{target}.{kind}" for kind in ("png", "svg", "npz")]
     for file in files[:2]:
-        drawn.savefig(file, dpi=150)
+        figure.savefig(file, dpi=150)
     figures.save_arrays(arrays, files[2])
     return files

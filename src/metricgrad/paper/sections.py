@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from itertools import groupby
 
-from metricgrad.evaluation.method_names import method_label, metric_label
-from metricgrad.evaluation.ranks import Ranking
 from metricgrad.evaluation.records import Record
+from metricgrad.evaluation.runs import method_label, metric_label
+from metricgrad.evaluation.statistics import Ranking
 from metricgrad.paper import printed as paper
 from metricgrad.paper.against_printed import Comparison, Tally, compare, verdict
 from metricgrad.paper.diagram import critical_difference

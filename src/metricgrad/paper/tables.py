@@ -9,8 +9,8 @@ from pathlib import Path
 from statistics import fmean, stdev
 from types import MappingProxyType
 
-from metricgrad.evaluation.ranks import mean_ranks, wins
 from metricgrad.evaluation.records import Record, Setting, read_records
+from metricgrad.evaluation.statistics import mean_ranks, wins
 from metricgrad.evaluation.store import Store
 from metricgrad.paper import printed as paper
 from metricgrad.paper.protocols import Protocol, get_protocol

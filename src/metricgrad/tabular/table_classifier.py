@@ -25,7 +25,7 @@ from metricgrad.tabular.leaks import leaking
 from metricgrad.tabular.schema import CLEAR, infer_columns
 from metricgrad.tabular.table_state import check_storable, table_state
 from metricgrad.tabular.target import Target, check_column, infer_target
-from metricgrad.training.data import MERGED_ROWS, MOST_EQUAL
+from metricgrad.training.data import MAX_DUPLICATES, MAX_MERGE_ROWS
 from metricgrad.training.recipe import Recipe
 from metricgrad.training.splits import group_part, latest_part, split
 
@@ -198,12 +198,12 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
     def _by_chance(self, features: pd.DataFrame, targets: Array) -> NDArray[np.int64]:
         """Return the validation rows of a split by chance; equal rows of a small table are on the same side."""
         seed, share = seed_of(self.random_state), self.validation_fraction
-        if len(features) > MERGED_ROWS:
+        if len(features) > MAX_MERGE_ROWS:
             return split(targets, seed, test=0.0, validation=share).validation
         cells = pd.util.hash_pandas_object(features, index=False).to_numpy()
         keys = cells + np.unique(targets, return_inverse=True)[1].astype(np.uint64) * GOLDEN
         _, first, number = np.unique(keys, return_index=True, return_inverse=True)
-        if len(features) > MOST_EQUAL * len(first):
+        if len(features) > MAX_DUPLICATES * len(first):
             return split(targets, seed, test=0.0, validation=share).validation
         order = np.argsort(first)  # distinct rows as they come, so that a table without equal rows is split as it is
         chosen = split(targets[first[order]], seed, test=0.0, validation=share).validation

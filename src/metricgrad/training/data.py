@@ -1,12 +1,13 @@
-"""A table of rows on its way to a model: checked weights, equal rows merged, features scaled, parts as tensors."""
+"""Rows on their way to a model: checked weights, duplicates merged, features standardised, parts as tensors."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
+import pandas as pd
 import scipy.sparse
 import torch
 from numpy.typing import ArrayLike, NDArray
@@ -14,14 +15,16 @@ from sklearn.utils.validation import _check_sample_weight
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from metricgrad.training.splits import Indices, Split
+
 Array = NDArray[Any]
-MERGED_ROWS, MERGED_CELLS = 10_000, 10_000_000
-"""Up to which size equal rows are looked for; more of them are no longer told apart by a split of the rows anyway."""
-MOST_EQUAL = 4
-"""Rows for each distinct one above which nothing is merged: a table of few cells needs its rows for the split."""
+MAX_MERGE_ROWS, MAX_MERGE_CELLS = 10_000, 10_000_000
+"""Size up to which duplicate rows are merged; in larger tables the split hardly depends on them."""
+MAX_DUPLICATES = 4
+"""Rows per distinct row above which nothing is merged: a table of few distinct rows needs all of them for the split."""
 CHUNK = 65_536
-DRAWN_CELLS = 10_000_000
-"""Above which size rows are scaled as they are drawn; below, a copy of all is cheap and drawing from it faster."""
+LAZY_CELLS = 10_000_000
+"""Size above which rows are standardised as they are drawn; below, a copy is cheap and drawing from it is faster."""
 
 
 class Rows(NamedTuple):
@@ -44,32 +47,99 @@ class Rows(NamedTuple):
         return scores[places], self.y[places], present if self.w is None else present * self.w[places]
 
 
-@dataclass(frozen=True)
-class Table:
-    """Features `(rows, features)` as they came, what centres and scales them, targets and weights `(rows,)`.
+class Parts(NamedTuple):
+    """The rows of a split, standardised on the training rows."""
 
-    Targets may be numbers of several `classes`, or have a column for each of several labels; `columns` are what the
-    metric must know of the rows beside them, `(rows, columns)`.
+    train: Rows
+    validation: Rows
+    test: Rows
+
+
+@dataclass(frozen=True, eq=False)
+class Scaler:
+    """Standardises features: subtracts `centre` and divides by `scale`, `(features,)` each.
+
+    Examples
+    --------
+    >>> scaler = Scaler.fit(np.array([[1.0], [3.0], [9.0]]), rows=np.array([0, 1]))
+    >>> scaler.transform(np.array([[5.0]])).tolist()
+    [[3.0]]
+    """
+
+    centre: Array
+    scale: Array
+
+    @classmethod
+    def fit(
+        cls, X: Any, rows: Array | None = None, weights: Array | None = None, *, standardise: bool = True
+    ) -> Scaler:
+        """Learn the weighted mean and standard deviation of every feature from some rows, by default all.
+
+        Sparse features keep their zeros: centre 0. A constant feature keeps its scale. Sums run over chunks of rows,
+        in units of the largest value of each feature: the table is not copied, and no square overflows. Without
+        `standardise`, features stay as they are.
+        """
+        if not standardise:
+            return cls(np.zeros(X.shape[1]), np.ones(X.shape[1]))
+        rows = np.arange(X.shape[0]) if rows is None else rows
+        share = np.full(len(rows), 1 / len(rows)) if weights is None else weights[rows] / weights[rows].sum()
+        largest = _largest(X, rows)
+        mean, square = np.zeros(X.shape[1]), np.zeros(X.shape[1])
+        for chunk in chunks(len(rows)):
+            mean += share[chunk] @ _dense(X[rows[chunk]], largest)
+        for chunk in chunks(len(rows)):
+            deviation = _dense(X[rows[chunk]], largest)
+            deviation -= mean
+            square += share[chunk] @ np.square(deviation, out=deviation)
+        spread, rounding = np.sqrt(square), 1e-7 if X.dtype == np.float32 else 1e-12
+        scale = np.where(spread > rounding * np.abs(mean), spread * largest, 1.0)
+        return cls(np.zeros_like(mean) if scipy.sparse.issparse(X) else mean * largest, scale)
+
+    def transform(self, X: Any, rows: Array | None = None) -> Array:
+        """Return dense features of some rows, by default all, computed in double precision and rounded to single."""
+        out = np.empty((X.shape[0] if rows is None else len(rows), X.shape[1]), np.float32)
+        for chunk in chunks(len(out)):
+            values = _dense(X[chunk if rows is None else rows[chunk]])
+            values -= self.centre
+            values /= self.scale
+            out[chunk] = values
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingData:
+    """Features `(rows, features)` as given, targets, weights `(rows,)` and the scaler of the features.
+
+    Targets are classes or, with a column each, several labels, `(rows, labels)`. With `classes`, they become one
+    column per class. `columns`, `(rows, columns)`, hold what the metric needs beside them.
     """
 
     X: Any
-    centre: Array
-    scale: Array
     targets: Array
-    weights: Array | None
+    weights: Array | None = None
     classes: int = 0
     columns: Array | None = None
+    scaler: Scaler | None = None
+
+    def standardised(self, rows: Array, standardise: bool = True) -> TrainingData:
+        """Return the data with a scaler fitted on some rows."""
+        return replace(self, scaler=Scaler.fit(self.X, rows, self.weights, standardise=standardise))
+
+    def split(self, places: Split, standardise: bool) -> Parts:
+        """Return the rows of a split as tensors, standardised on its training rows."""
+        data = self.standardised(places.train, standardise)
+        return Parts(*(data.rows(part) for part in (places.train, places.validation, places.test)))
 
     def rows(self, part: Array) -> Rows:
-        """Return some rows as tensors, scaled."""
-        return self._labelled(torch.from_numpy(scaled(self.X, self.centre, self.scale, part)), part)
+        """Return some rows as tensors, standardised."""
+        return self._labelled(torch.from_numpy(self._fitted.transform(self.X, part)), part)
 
-    def drawn(self, part: Array, set_size: int) -> Rows:
-        """Return some rows to draw sets from; those of a large table are scaled as they are drawn."""
-        large = self.X.shape[0] * self.X.shape[1] > DRAWN_CELLS and len(part) > set_size
+    def lazy_rows(self, part: Array, set_size: int) -> Rows:
+        """Return some rows to draw sets from; those of a large table are standardised as they are drawn."""
+        large = self.X.shape[0] * self.X.shape[1] > LAZY_CELLS and len(part) > set_size
         if not large or scipy.sparse.issparse(self.X):
             return self.rows(part)
-        return self._labelled(cast(Tensor, Drawn(self.X, part, self.centre, self.scale)), part)
+        return self._labelled(cast(Tensor, LazyFeatures(self.X, part, self._fitted)), part)
 
     def _labelled(self, x: Tensor, part: Array) -> Rows:
         """Return rows with targets as the metric takes them."""
@@ -81,81 +151,53 @@ class Table:
         return Rows(x, y, w)
 
     @property
+    def _fitted(self) -> Scaler:
+        return self.scaler or Scaler.fit(self.X, standardise=False)
+
+    @property
     def strata(self) -> Array:
-        """What rows are to be split by: their class; by nothing where they have several labels."""
+        """What to stratify a split by: the class; nothing where rows have several labels."""
         return self.targets if self.targets.ndim == 1 else np.zeros(len(self.targets), np.int8)
 
 
-class Drawn:
-    """Rows of a large table in the place of a tensor that is only asked for some of them: no copy of all is made."""
+class LazyFeatures:
+    """Stands in for a tensor of features of a large table: rows are standardised when indexed, nothing is copied."""
 
-    def __init__(self, X: Array, part: Array, centre: Array, scale: Array) -> None:
-        self.X, self.part, self.centre, self.scale = X, part, centre, scale
+    def __init__(self, X: Array, part: Array, scaler: Scaler) -> None:
+        self.X, self.part, self.scaler = X, part, scaler
         self.shape = (len(part), X.shape[1])
 
-    def __getitem__(self, some: Tensor | slice) -> Tensor:
-        """Return some rows, scaled as `scaled` does it to the bit: `(...)` -> `(..., features)`."""
-        places = self.part[some if isinstance(some, slice) else some.numpy()]
-        return torch.from_numpy(((_dense(self.X[places]) - self.centre) / self.scale).astype(np.float32))
+    def __getitem__(self, index: Tensor | slice) -> Tensor:
+        """Return some rows, bit for bit those of `Scaler.transform`: `(...)` -> `(..., features)`."""
+        places = self.part[index if isinstance(index, slice) else index.numpy()]
+        return torch.from_numpy(((_dense(self.X[places]) - self.scaler.centre) / self.scaler.scale).astype(np.float32))
 
 
-def checked_weights(sample_weight: ArrayLike, X: Any) -> Array:
-    """Return weights as doubles, or say what is wrong with them."""
+def check_weights(sample_weight: ArrayLike, X: Any) -> Array:
+    """Return weights in double precision, or raise an error that says what is invalid."""
     if not np.asarray(sample_weight).any():
         raise ValueError("sample_weight: expected at least one positive weight, got only zeros")
     return np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
 
 
-def merged(X: Any, targets: Array, weights: Array | None) -> tuple[Any, Array, Array | None]:
-    """Merge equal rows of a small table and add up their weights, dropping those of weight zero.
+def merge_duplicates(X: Any, targets: Array, weights: Array | None) -> tuple[Any, Array, Array | None]:
+    """Merge equal rows of a small table, add up their weights, and drop rows of weight zero.
 
-    Repeating a row and weighing it are then the same thing to the bit, and no row can be on both sides of a split. A
-    table in which most rows have many equals (few cells, such as three yes-or-no columns) is left as it is.
+    Repeating a row and weighting it are then equal to the bit, and no row can be on both sides of a split. A table of
+    few distinct rows (such as three yes-or-no columns) is left as it is.
     """
-    if X.shape[0] > MERGED_ROWS or X.shape[0] * X.shape[1] > MERGED_CELLS:
+    if X.shape[0] > MAX_MERGE_ROWS or X.shape[0] * X.shape[1] > MAX_MERGE_CELLS:
         return X, targets, weights
     weights = np.ones(len(targets)) if weights is None else weights
     dense = X.toarray() if scipy.sparse.issparse(X) else X
     table = np.column_stack((dense, targets))[weights > 0]
-    unique, where = np.unique(table, axis=0, return_inverse=True)
-    if len(table) > MOST_EQUAL * len(unique):
+    unique, inverse = np.unique(table, axis=0, return_inverse=True)
+    if len(table) > MAX_DUPLICATES * len(unique):
         return X, targets, weights
-    total = np.bincount(where.ravel(), weights[weights > 0], minlength=len(unique))
+    total = np.bincount(inverse.ravel(), weights[weights > 0], minlength=len(unique))
     features = np.ascontiguousarray(unique[:, :-1], dtype=X.dtype)
     kept = scipy.sparse.csr_matrix(features) if scipy.sparse.issparse(X) else features
     return kept, unique[:, -1].astype(targets.dtype), None if np.ptp(total) == 0 else total
-
-
-def centre_and_scale(X: Any, weights: Array | None, part: Array | None = None) -> tuple[Array, Array]:
-    """Return the weighted mean and standard deviation of every feature, over all rows or the numbers of some.
-
-    Sparse features keep their zeros: centre 0. A feature that does not vary keeps its scale. Sums run over chunks of
-    rows, in units of the largest value of each feature: no copy of the table is made, and no square overflows.
-    """
-    part = np.arange(X.shape[0]) if part is None else part
-    share = np.full(len(part), 1 / len(part)) if weights is None else weights[part] / weights[part].sum()
-    largest = _largest(X, part)
-    mean, square = np.zeros(X.shape[1]), np.zeros(X.shape[1])
-    for rows in chunks(len(part)):
-        mean += share[rows] @ _dense(X[part[rows]], largest)
-    for rows in chunks(len(part)):
-        away = _dense(X[part[rows]], largest)
-        away -= mean
-        square += share[rows] @ np.square(away, out=away)
-    spread, blur = np.sqrt(square), 1e-7 if X.dtype == np.float32 else 1e-12
-    scale = np.where(spread > blur * np.abs(mean), spread * largest, 1.0)
-    return (np.zeros_like(mean) if scipy.sparse.issparse(X) else mean * largest), scale
-
-
-def scaled(X: Any, centre: Array, scale: Array, part: Array | None = None) -> Array:
-    """Return dense features of all rows or some, centred and scaled in double, then rounded to single."""
-    whole = np.empty((X.shape[0] if part is None else len(part), X.shape[1]), np.float32)
-    for rows in chunks(len(whole)):
-        values = _dense(X[rows if part is None else part[rows]])
-        values -= centre
-        values /= scale
-        whole[rows] = values
-    return whole
 
 
 def chunks(rows: int) -> Iterator[slice]:
@@ -164,18 +206,69 @@ def chunks(rows: int) -> Iterator[slice]:
 
 
 def _dense(X: Any, unit: Array | float = 1.0) -> Array:
-    """Return a dense copy in double, in units of something; in place, since copies of a chunk add up."""
+    """Return a dense copy in double precision, divided by a unit; in place, to make one copy of a chunk only."""
     dense = np.array(X.toarray() if scipy.sparse.issparse(X) else X, np.float64)
     dense /= unit
     return dense
 
 
-def _largest(X: Any, part: Array) -> Array:
+def _largest(X: Any, rows: Array) -> Array:
     """Return the largest absolute value of every feature in some rows; one where it is zero."""
     largest = np.zeros(X.shape[1])
-    for rows in chunks(len(part)):
-        some = X[part[rows]]
-        ends = (some.max(axis=0), -some.min(axis=0))
-        for end in ends:
-            largest = np.maximum(largest, end.toarray().ravel() if scipy.sparse.issparse(end) else end)
+    for chunk in chunks(len(rows)):
+        some = X[rows[chunk]]
+        for extreme in (some.max(axis=0), -some.min(axis=0)):
+            largest = np.maximum(largest, extreme.toarray().ravel() if scipy.sparse.issparse(extreme) else extreme)
     return np.where(largest > 0, largest, 1.0)
+
+
+# ---- queries -------------------------------------------------------------------------------------------------------
+
+
+def queries_of(rows: int, group: ArrayLike | None = None, qid: ArrayLike | None = None) -> list[Indices]:
+    """Return the row indices of every query, queries in the order of their first rows.
+
+    Queries are given by `group`, sizes of consecutive queries as LightGBM takes them, `(queries,)`, or by `qid`, any id
+    in every row, `(rows,)`.
+
+    >>> [query.tolist() for query in queries_of(5, group=[2, 3])]
+    [[0, 1], [2, 3, 4]]
+    >>> [query.tolist() for query in queries_of(5, qid=["b", "a", "b", "b", "a"])]
+    [[0, 2, 3], [1, 4]]
+    """
+    if (group is None) == (qid is None):
+        got = "neither" if group is None else "both"
+        raise ValueError(f"group, qid: expected one of them, to define which rows are a query, got {got}")
+    if group is not None:
+        sizes = _checked_sizes(group, rows)
+        return np.split(np.arange(rows), np.cumsum(sizes)[:-1])
+    names: NDArray[Any] = np.asarray(qid)
+    if names.shape != (rows,):
+        raise ValueError(f"qid: expected one for each of {rows} rows, got shape {names.shape}")
+    numbers, known = pd.factorize(names)
+    if (numbers < 0).any():
+        raise ValueError(f"qid: expected a query in every row, got none in row {int(np.argmax(numbers < 0))}")
+    order = np.argsort(numbers, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(numbers, minlength=len(known)))[:-1])
+
+
+def members(queries: list[Indices]) -> Indices:
+    """Return the row indices of queries side by side, padded by -1: `(queries, longest)`.
+
+    >>> members([np.array([4, 5]), np.array([0])]).tolist()
+    [[4, 5], [0, -1]]
+    """
+    side_by_side = np.full((len(queries), max(len(query) for query in queries)), -1)
+    for place, query in zip(side_by_side, queries, strict=True):
+        place[: len(query)] = query
+    return side_by_side
+
+
+def _checked_sizes(group: ArrayLike, rows: int) -> Indices:
+    sizes: NDArray[Any] = np.asarray(group)
+    integers = sizes.ndim == 1 and sizes.dtype.kind in "iuf" and len(sizes) and (sizes == np.floor(sizes)).all()
+    if not integers or not (sizes >= 1).all():
+        raise ValueError(f"group: expected sizes of queries, integers of at least 1, got {group!r}")
+    if sizes.sum() != rows:
+        raise ValueError(f"group: expected sizes that add up to {rows} rows, got {int(sizes.sum())}")
+    return sizes.astype(np.int64)

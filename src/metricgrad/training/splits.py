@@ -14,41 +14,28 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Indices = NDArray[np.int64]
-ATTEMPTS = 100
-"""How many choices of groups are tried until every class is on both sides."""
+MAX_ATTEMPTS = 100
+"""Choices of groups to try until every class is on both sides."""
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Row numbers of the three parts, each in ascending order; together they are every row once."""
+    """Row indices of the three parts, each in ascending order; together they are every row once."""
 
     train: Indices
     validation: Indices
     test: Indices
 
 
-def split(y: ArrayLike, seed: int, test: float = 0.2, validation: float = 0.2) -> Split:
-    """Split rows into train, validation and test, with the classes of `y` in the same proportions in each.
+def split(
+    y: ArrayLike, seed: int, test: float = 0.2, validation: float = 0.2, groups: ArrayLike | None = None
+) -> Split:
+    """Split rows by labels `y`, `(n,)`, into train, validation and test, with the same share of each class in each.
 
-    Parameters
-    ----------
-    y : array-like of shape (n,)
-        The label of each row; any labels, two or more.
-    seed : int
-        Zero or more. The same seed and labels give the same split, everywhere.
-    test : float
-        Share of all rows that go to test; 0 for none.
-    validation : float
-        Share of what is left after test that goes to validation; 0 for none.
+    `test` is the share of all rows, `validation` that of the others; 0 for none. The same seed and labels give the same
+    split everywhere. A class with a row for each part is in every part, a smaller one stays in train. With `groups`,
+    `(n,)`, groups are never divided, and classes are in proportion only by chance; see `group_part`.
 
-    Returns
-    -------
-    Split
-        Index arrays `train`, `validation` and `test`. A class with at least a row for each part is in every part;
-        a smaller one stays in train.
-
-    Examples
-    --------
     >>> import numpy as np
     >>> parts = split(np.arange(100) < 30, seed=0)
     >>> [len(rows) for rows in (parts.train, parts.validation, parts.test)]
@@ -59,6 +46,8 @@ def split(y: ArrayLike, seed: int, test: float = 0.2, validation: float = 0.2) -
     classes = _checked_classes(y)
     _check_share("test", test)
     _check_share("validation", validation)
+    if groups is not None:
+        return _split_groups(np.asarray(groups), classes, seed, test, validation)
     parts: tuple[list[Indices], ...] = ([], [], [])
     for rows in _shuffled_classes(classes, seed):
         n_test, n_validation = _sizes(len(rows), test, validation)
@@ -74,8 +63,17 @@ def split(y: ArrayLike, seed: int, test: float = 0.2, validation: float = 0.2) -
     return Split(train, held_out, tested)
 
 
+def _split_groups(groups: NDArray[Any], classes: NDArray[np.intp], seed: int, test: float, validation: float) -> Split:
+    """Split rows by whole groups, first into test and the others, then those into validation and train."""
+    rows, none = np.arange(len(classes)), np.empty(0, np.int64)
+    tested = group_part(groups, classes, seed, test) if test else none
+    rest = np.setdiff1d(rows, tested)
+    held_out = rest[group_part(groups[rest], classes[rest], seed, validation)] if validation else none
+    return Split(np.setdiff1d(rest, held_out), held_out, tested)
+
+
 def split_at(validation: ArrayLike, n: int) -> Split:
-    """Split `n` rows into those named, by number or by True, which go to validation, and the others.
+    """Split `n` rows into the given ones, by index or as a mask, which go to validation, and the others.
 
     >>> split_at([3, 1], 4).train.tolist(), split_at([False, True, True], 3).validation.tolist()
     ([0, 2], [1, 2])
@@ -83,8 +81,8 @@ def split_at(validation: ArrayLike, n: int) -> Split:
     named: NDArray[Any] = np.asarray(validation)
     if named.dtype == bool and named.shape == (n,):
         named = np.flatnonzero(named)
-    whole = named.ndim == 1 and named.dtype.kind in "iu"
-    if not whole or len(np.unique(named)) < len(named) or not ((named >= 0) & (named < n)).all():
+    integers = named.ndim == 1 and named.dtype.kind in "iu"
+    if not integers or len(np.unique(named)) < len(named) or not ((named >= 0) & (named < n)).all():
         got = f"{named.dtype} of shape {named.shape}"
         raise ValueError(f"validation must be the numbers of some of {n} rows, once each, or True for them, got {got}")
     if not 0 < len(named) < n:
@@ -94,26 +92,11 @@ def split_at(validation: ArrayLike, n: int) -> Split:
 
 
 def group_part(groups: ArrayLike, y: ArrayLike, seed: int, share: float = 0.2) -> Indices:
-    """Return the rows of whole groups that together are about a share of all rows.
+    """Return the rows, ascending, of randomly chosen groups that together are about a share of all rows.
 
-    Parameters
-    ----------
-    groups : array-like of shape (n,)
-        What each row belongs to: a customer, a household, a machine. No group is on both sides.
-    y : array-like of shape (n,)
-        The label of each row. Every class is on both sides, if some choice of groups allows it.
-    seed : int
-        Zero or more; which groups are chosen depends on it.
-    share : float
-        Of the rows; more than 0, less than 1.
+    `groups`, `(n,)`, may be customers, households or machines. Every class of `y`, `(n,)`, is on both sides if some
+    choice of groups allows it.
 
-    Returns
-    -------
-    ndarray
-        Row numbers, ascending.
-
-    Examples
-    --------
     >>> group_part(["a", "a", "b", "b", "c", "c"], [0, 1, 0, 1, 0, 1], seed=0, share=0.3).tolist()
     [4, 5]
     """
@@ -125,9 +108,9 @@ def group_part(groups: ArrayLike, y: ArrayLike, seed: int, share: float = 0.2) -
         raise ValueError("groups must be two at least, got one")
     sizes = np.bincount(group)
     everything = np.bincount(classes)
-    for attempt in range(ATTEMPTS):
+    for attempt in range(MAX_ATTEMPTS):
         order = np.argsort(np.random.PCG64([int(seed), attempt]).random_raw(len(sizes)), kind="stable")
-        # As many groups as come nearest to the share, one at least and not all.
+        # The number of groups that comes nearest to the share: at least one, and not all.
         count = 1 + int(np.abs(np.cumsum(sizes[order])[:-1] - share * len(group)).argmin())
         chosen = np.isin(group, order[:count])
         there = np.bincount(classes[chosen], minlength=len(everything))
@@ -152,24 +135,11 @@ def latest_part(times: ArrayLike, share: float = 0.2) -> Indices:
 
 
 def folds(y: ArrayLike, k: int, seed: int) -> Iterator[tuple[Indices, Indices]]:
-    """Yield `k` stratified pairs of index arrays, (train, validation); each row is validated exactly once.
+    """Yield `k` stratified pairs of row indices, (train, validation); each row is in validation exactly once.
 
-    Parameters
-    ----------
-    y : array-like of shape (n,)
-        The label of each row; any labels.
-    k : int
-        How many folds, from 2 to the number of rows. Folds differ by at most one row, in all and in each class.
-    seed : int
-        Zero or more. The same seed and labels give the same folds, everywhere.
+    Folds differ by at most one row, in total and in each class of `y`, `(n,)`. The same seed and labels give the same
+    folds everywhere.
 
-    Yields
-    ------
-    (ndarray, ndarray)
-        Row numbers to train on and to validate on, ascending.
-
-    Examples
-    --------
     >>> [validation.tolist() for train, validation in folds([0, 0, 1, 1], k=2, seed=0)]
     [[1, 3], [0, 2]]
     """
@@ -178,7 +148,7 @@ def folds(y: ArrayLike, k: int, seed: int) -> Iterator[tuple[Indices, Indices]]:
         raise TypeError(f"k must be an integer, got {k!r}")
     if not 2 <= k <= len(classes):
         raise ValueError(f"k must be from 2 to the number of rows, {len(classes)}, got {k}")
-    # Dealing goes on from class to class without starting over, so that no fold collects all the remainders.
+    # Rows are dealt out from class to class without starting over, so that no fold collects all the remainders.
     dealt = np.concatenate(list(_shuffled_classes(classes, seed)))
     fold_of_row = np.empty(len(dealt), dtype=np.int64)
     fold_of_row[dealt] = np.arange(len(dealt)) % k

@@ -1,4 +1,4 @@
-"""Intervals over repeated splits, against the formula, scipy and a simulation; and what is said of them."""
+"""Intervals over repeated splits, ranks and tests: against formulas, scipy, a simulation and hand arithmetic."""
 
 from __future__ import annotations
 
@@ -9,9 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from scipy.stats import friedmanchisquare, wilcoxon
 
-from metricgrad.evaluation.intervals import Interval, corrected_interval, sentence, signed
+from metricgrad.evaluation.statistics import (
+    Interval,
+    cliques,
+    common_methods,
+    corrected_interval,
+    holm,
+    rank_methods,
+    sentence,
+    signed,
+)
 from metricgrad.metrics.registry import get_metric
+from metricgrad.paper.printed import LOSSES, MODES, TABLE2
 
 F1, ERROR = get_metric("f1"), get_metric("error_rate")
 DIFFERENCES = st.lists(st.integers(-1000, 1000).map(lambda i: i / 1000), min_size=2, max_size=20)
@@ -100,3 +111,76 @@ def test_numbers_keep_signs_and_two_digits_that_count(mean: float, reach: float)
     for text, value in zip(written, (mean, mean - reach, mean + reach), strict=True):
         assert text[0] in "+-"
         assert float(text.replace(",", "")) == pytest.approx(value, abs=max(0.06 * max(abs(mean) + reach, 1e-6), 1e-6))
+
+
+PRINTED = [TABLE2[dataset][metric] for dataset in TABLE2 for metric in LOSSES]
+
+
+def test_ranks_and_tests_of_the_printed_table_are_those_of_scipy() -> None:
+    ranking = rank_methods(PRINTED, MODES)
+    assert ranking is not None
+    assert ranking.cells == 63
+    columns = {mode: np.array([row[mode] for row in PRINTED]) for mode in MODES}
+    assert ranking.friedman == pytest.approx(tuple(friedmanchisquare(*columns.values())))
+    for pair in ranking.pairs:
+        one, other = columns[pair.one], columns[pair.other]
+        assert pair.p == pytest.approx(wilcoxon(one, other, zero_method="wilcox").pvalue)
+        assert (pair.lower, pair.higher) == ((one < other).sum(), (one > other).sum())
+    assert list(ranking.ranks) == sorted(ranking.ranks, key=lambda mode: ranking.ranks[mode])
+    assert ranking.cliques == (("sl-s", "sl-r"),)
+
+
+def test_holms_correction_is_the_textbooks() -> None:
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.5, 0.9]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+def test_a_wilcoxon_test_of_six_cells_by_hand() -> None:
+    ranking = rank_methods([{"a": i / 100, "b": i / 100 + i**2 / 1000} for i in range(1, 7)], ["a", "b"])
+    assert ranking is not None
+    [pair] = ranking.pairs
+    assert pair.p == pair.corrected == 2 / 2**6
+    assert ranking.friedman is None
+    assert ranking.cliques == ()
+
+
+def test_pairs_are_not_told_apart_where_friedman_tells_nothing() -> None:
+    rows = [{"a": 0.1, "b": 0.2, "c": 0.15}, {"a": 0.2, "b": 0.1, "c": 0.15}]
+    ranking = rank_methods(rows, ["a", "b", "c"])
+    assert ranking is not None
+    assert ranking.cliques == (tuple(ranking.ranks),)
+
+
+def test_methods_that_never_differ_are_one_clique() -> None:
+    ranking = rank_methods([{"a": 0.1, "b": 0.1, "c": 0.1}] * 3, ["a", "b", "c"])
+    assert ranking is not None
+    assert ranking.friedman == (0.0, 1.0)
+    assert [pair.p for pair in ranking.pairs] == [1.0] * 3
+    assert ranking.cliques == (("a", "b", "c"),)
+
+
+def test_only_cells_with_every_method_count() -> None:
+    rows = [{"a": 0.1, "b": 0.2}, {"a": 0.1}, {"a": 0.3, "b": 0.2, "c": 0.1}]
+    ranking = rank_methods(rows, ["a", "b"])
+    assert ranking is not None
+    assert ranking.cells == 2
+    assert rank_methods(rows, ["a", "c"]) is None
+    with pytest.raises(ValueError, match="methods: expected at least two, got a"):
+        rank_methods(rows, ["a"])
+
+
+def test_cliques_are_runs_of_neighbours() -> None:
+    def differ(*pairs: str) -> list[frozenset[str]]:
+        return [frozenset(pair) for pair in pairs]
+
+    assert cliques("abcd", []) == (("a", "b", "c", "d"),)
+    assert cliques("abcd", differ("ad", "ac")) == (("a", "b"), ("b", "c", "d"))
+    assert cliques("abcd", differ("ab", "ac", "ad", "bc", "bd", "cd")) == ()
+
+
+def test_methods_run_wherever_the_modes_were_join_them() -> None:
+    rows = [{"a": 0.1, "b": 0.2, "c": 0.1}, {"a": 0.1, "b": 0.2, "c": 0.1, "d": 0.3}, {"c": 0.1}]
+    assert common_methods(rows, ["a", "b", "z"]) == ["a", "b", "c"]
+    assert common_methods(rows, ["z"]) == []
+    assert common_methods([], ["a"]) == []

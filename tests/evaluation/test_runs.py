@@ -8,7 +8,7 @@ import torch
 from sklearn.datasets import make_classification
 from sklearn.metrics import log_loss
 
-from metricgrad.evaluation.trees import grow_trees
+from metricgrad.evaluation.runs import grow_trees
 from metricgrad.training.data import Rows
 
 lightgbm = pytest.importorskip("lightgbm")
