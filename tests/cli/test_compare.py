@@ -38,22 +38,22 @@ def test_a_file_ends_in_a_verdict_a_page_and_every_number(table: Path) -> None:
         table, "churn.csv", "--target", "churn", "--metric", "mcc", "--baselines", "cross-entropy,lightgbm", *QUICK
     )
     assert done.returncode == 0, done.stderr
-    said = done.stdout.splitlines()
-    assert said[0].startswith("target churn: 'yes' is positive")
-    assert said[-1] == "The page and every number are in metricgrad-compare: open metricgrad-compare/index.html."
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("target churn: 'yes' is positive")
+    assert lines[-1] == "The page and every number are in metricgrad-compare: open metricgrad-compare/index.html."
     trials = pd.read_csv(table / "metricgrad-compare" / "trials.csv").pivot(
         index="split", columns="method", values="mcc"
     )
     found = corrected_interval(trials["sl-r"] - trials["cross-entropy"], 0.25)
-    assert ("no reliable difference" in said[-2]) == (not found.reliable)
-    assert f"{found.mean:+.3f} MCC" in said[-2]
+    assert ("no reliable difference" in lines[-2]) == (not found.reliable)
+    assert f"{found.mean:+.3f} MCC" in lines[-2]
     page = (table / "metricgrad-compare" / "index.html").read_text(encoding="utf-8")
     assert "metricgrad compare churn.csv --target churn --metric mcc" in page
     assert "MCC on churn.csv: was it worth it?" in page
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (
             ["churn.csv", "--target", "chrun"],
@@ -64,11 +64,11 @@ def test_a_file_ends_in_a_verdict_a_page_and_every_number(table: Path) -> None:
         (["none.csv", "--target", "churn"], "none.csv"),
     ],
 )
-def test_bad_input_is_one_line(table: Path, words: list[str], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_input_is_one_line(table: Path, words: list[str], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(table)
     done = CliRunner().invoke(app, ["compare", *words])
     assert done.exit_code == 2
-    assert said in done.stderr
+    assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert not (table / "metricgrad-compare").exists()
 

@@ -151,7 +151,7 @@ def test_without_lightgbm_trees_are_left_out_and_that_is_said(monkeypatch: pytes
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"splits": 1}, "splits: expected an integer of at least 2, got 1"),
         ({"test": 1.0}, "test: expected a number between 0 and 1, got 1.0"),
@@ -165,9 +165,9 @@ def test_without_lightgbm_trees_are_left_out_and_that_is_said(monkeypatch: pytes
         ({"y": np.arange(500) % 3}, "target: expected two classes in 'y', got 3"),
     ],
 )
-def test_bad_arguments_are_named(change: dict[str, Any], said: str) -> None:
+def test_bad_arguments_are_named(change: dict[str, Any], message: str) -> None:
     given = {"X": X, "y": Y, **QUICK, **change}
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         compare(**given)
 
 

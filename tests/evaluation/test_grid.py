@@ -52,7 +52,7 @@ def test_what_a_job_had_yielded_before_it_failed_comes_back_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "message"),
+    ("arguments", "message"),
     [
         ({"engine": "spark"}, r"engine: expected one of local.*, got 'spark'"),
         ({"n_jobs": 0}, "n_jobs: expected None or an integer of at least 1, got 0"),
@@ -61,9 +61,9 @@ def test_what_a_job_had_yielded_before_it_failed_comes_back_too() -> None:
         ({"address": "tcp://a:1"}, "address: expected None because the engine 'local' has no cluster, got 'tcp://a:1'"),
     ],
 )
-def test_a_bad_argument_is_named_before_any_work(wrong: dict[str, Any], message: str) -> None:
+def test_a_bad_argument_is_named_before_any_work(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        run_grid([1], range, **wrong)
+        run_grid([1], range, **arguments)
 
 
 @pytest.mark.parametrize(("engine", "package"), [("ray", "ray"), ("dask", "distributed")])
@@ -255,9 +255,9 @@ def test_an_interrupted_driver_keeps_what_is_stored_and_leaves_no_process(driver
     with drivers.start(0.5, range(40)) as driver:
         wait_until(lambda: len(drivers.stored()) >= 2)
         os.killpg(driver.pid, signal.SIGINT)
-        _, said = driver.communicate(timeout=DEADLINE)
-    assert said.decode().rstrip().endswith("KeyboardInterrupt")
-    assert said.decode().count("Traceback") == 1
+        _, stderr = driver.communicate(timeout=DEADLINE)
+    assert stderr.decode().rstrip().endswith("KeyboardInterrupt")
+    assert stderr.decode().count("Traceback") == 1
     assert 2 <= len(drivers.stored()) < 40
     wait_until(lambda: not any(map(alive, drivers.workers())))
 
@@ -267,8 +267,8 @@ def test_a_worker_leaves_ctrl_c_to_its_driver(drivers: Drivers) -> None:
         wait_until(lambda: drivers.log.exists() and bool(drivers.workers()))
         for worker in drivers.workers():
             os.kill(worker, signal.SIGINT)
-        _, said = driver.communicate(timeout=DEADLINE)
-    assert (driver.returncode, said) == (0, b"")
+        _, stderr = driver.communicate(timeout=DEADLINE)
+    assert (driver.returncode, stderr) == (0, b"")
     assert sorted(drivers.stored()) == [str(job) for job in range(6)]
 
 

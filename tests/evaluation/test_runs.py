@@ -1,4 +1,4 @@
-"""Boosted trees: LightGBM's own, as many as the validation rows ask for."""
+"""The runner: the same for `compare` and the paper's experiments, trees as LightGBM has them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,12 @@ import torch
 from sklearn.datasets import make_classification
 from sklearn.metrics import log_loss
 
+from metricgrad import compare
 from metricgrad.evaluation.runs import grow_trees
+from metricgrad.paper.datasets import load
+from metricgrad.paper.experiments import Run, execute, jobs_of
 from metricgrad.training.data import Rows
+from metricgrad.training.recipe import get_recipe
 
 lightgbm = pytest.importorskip("lightgbm")
 
@@ -42,3 +46,14 @@ def test_there_are_as_many_trees_as_lose_least_on_the_validation_rows_and_test_r
     for scores, rows in ((found.validation, VALIDATION), (found.test, FLIPPED)):
         expected = trees.predict(rows.x.numpy(), raw_score=True, num_iteration=count)
         np.testing.assert_allclose(scores.numpy(), expected, rtol=1e-12)
+
+
+def test_a_comparison_and_an_experiment_of_the_paper_train_and_score_the_same_models() -> None:
+    changes = (("check_every", 2), ("rounds", 4), ("trust_cap", 50), ("warmup", 6))
+    methods = ("sl-r", "cross-entropy", "cost-sensitive", "lightgbm")
+    data, recipe = load("breast_cancer"), get_recipe("default", **dict(changes))
+    result = compare(data.X, data.y, "f1", baselines=methods[1:], model="linear", recipe=recipe, splits=2, n_jobs=1)
+    runs = [Run("breast_cancer", "f1", method, 1, model="linear", changes=changes) for method in methods]
+    outcomes = {run["method"]: outcome for job in jobs_of(runs) for run, outcome in execute(job)}
+    for method in methods:
+        assert result.of(method)[1].loss == outcomes[method]["test"]["honest"]["f1"]

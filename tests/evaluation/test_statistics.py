@@ -67,7 +67,7 @@ def test_overlapping_splits_fool_a_plain_interval_but_hardly_the_corrected_one()
 
 
 @pytest.mark.parametrize(
-    ("differences", "ratio", "level", "said"),
+    ("differences", "ratio", "level", "message"),
     [
         ([0.1], 0.25, 0.95, "differences: expected at least 2 finite numbers, one a split, got"),
         ([0.1, float("nan")], 0.25, 0.95, "differences: expected at least 2 finite numbers"),
@@ -75,8 +75,8 @@ def test_overlapping_splits_fool_a_plain_interval_but_hardly_the_corrected_one()
         ([0.1, 0.2], 0.25, 1.0, "level: expected a number between 0 and 1, got 1.0"),
     ],
 )
-def test_what_has_no_interval_is_refused(differences: list[float], ratio: float, level: float, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_what_has_no_interval_is_refused(differences: list[float], ratio: float, level: float, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         corrected_interval(differences, ratio, level)
 
 
@@ -92,9 +92,9 @@ def test_the_sentence_names_gain_rival_and_interval_and_advises_only_what_is_sur
 
 def test_a_rival_that_surely_is_better_is_what_to_use_whatever_the_first_one_says() -> None:
     main, trees = Interval(0.031, 0.012, 0.049), Interval(-0.03, -0.05, -0.01)
-    said = sentence(F1, "ours", {"ce": main, "trees": trees, "focal": Interval(-0.01, -0.03, 0.01)})
-    assert said.startswith("+0.031 F1 over ce, 95 % interval +0.012 to +0.049; trees is better than ours, +0.030 F1")
-    assert said.endswith("95 % interval +0.010 to +0.050: use trees")
+    verdict = sentence(F1, "ours", {"ce": main, "trees": trees, "focal": Interval(-0.01, -0.03, 0.01)})
+    assert verdict.startswith("+0.031 F1 over ce, 95 % interval +0.012 to +0.049; trees is better than ours, +0.030 F1")
+    assert verdict.endswith("95 % interval +0.010 to +0.050: use trees")
     none = sentence(F1, "ours", {"ce": Interval(0.0, -0.01, 0.01), "trees": trees})
     assert "use ce" not in none
     assert none.endswith("use trees")

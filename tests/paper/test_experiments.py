@@ -60,7 +60,7 @@ def test_the_run_behind_a_cell(protocol: str, metric: str, trained: str, replica
     assert (run.metric, run.replicate, run.seed) == (trained, replicate, 4)
 
 
-def test_table_3_sets_the_refined_surrogate_against_the_papers_rivals() -> None:
+def test_table_3_sets_the_refined_surrogate_against_the_papers_baselines() -> None:
     runs = table_runs(["table3"], ["honest"], datasets=["a9a"], seeds=[0])
     assert {(run.metric, run.method) for run in runs if run.method != "sl-r"} == {
         ("error_rate", "cross-entropy"),
@@ -171,7 +171,7 @@ def test_a_run_keeps_every_metric_under_every_protocol_and_its_history() -> None
     assert history["steps"] == [6, 12, 18]
     assert {len(column) for column in history.values()} == {3}
     seen = [*history["validation"], *(loss for loss in history["companion"] if loss == loss)]
-    assert len(seen) == 5  # the companion is looked at where the surrogate is
+    assert len(seen) == 5  # the control is checked where the surrogate is
     start, *rounds = history["validation"]
     kept = min(rounds) if outcome["verdict"]["followed"] else min(start, *seen[3:])
     assert outcome["validation_loss"] == pytest.approx(kept, rel=1e-4)

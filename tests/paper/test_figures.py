@@ -1,4 +1,4 @@
-"""The arrays of the figures are what the paper says they are."""
+"""The arrays of the figures are those the paper describes."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class MetricRanker(MetricEstimator):
     Parameters
     ----------
     metric : str or Metric
-        What an order is judged by: `"ndcg(10)"`, `"map"`, `"mrr"`, `"err"`; a query without two different grades
+        What a ranking is judged by: `"ndcg(10)"`, `"map"`, `"mrr"`, `"err"`; a query without two different grades
         has no influence and is left out everywhere.
     method : str
         `"sl-r"` (universal surrogate, refined), `"sl-s"` (from scratch), `"sl-u"` (universal, frozen), or one of
@@ -67,9 +67,9 @@ class MetricRanker(MetricEstimator):
     validation_fraction : float
         Share of the queries kept for choosing a checkpoint.
     standardise : bool, optional
-        Centre and scale every feature first; as the recipe says if not given.
+        Standardise every feature; by default as in the recipe.
     random_state : int, RandomState or None
-        Seed of the split, the weights and the draws; None is 0: the same data gives the same model.
+        Seed of the split, the weights and the drawn sets; None is 0: the same data gives the same model.
     verbose : bool
         Show a progress bar.
     callback : callable, optional
@@ -83,13 +83,13 @@ class MetricRanker(MetricEstimator):
     network_ : torch module
         The trained model, on scaled features.
     history_ : list of Round
-        What every round did.
+        The rounds.
     validation_loss_ : float
         True loss of the chosen model, the mean over the validation queries.
     interrupted_ : bool
         Whether training was stopped, by Ctrl-C, the time limit or the callback; the best model until then is kept.
     verdict_ : Verdict
-        Which model was kept, the one that followed the metric or the one that followed LambdaRank, and by how much.
+        Which model was kept, that of the metric or that of LambdaRank, and by how much it is better.
 
     Examples
     --------

@@ -156,9 +156,9 @@ class ComparisonResult:
         rows = {}
         for method in self.methods:
             values, gain = self.values(method), self.intervals.get(method)
-            shown = signed(self.metric, gain) if gain else ("", "", "")
+            lead = signed(self.metric, gain) if gain else ("", "", "")
             seconds = float(np.mean([trial.seconds for trial in self.of(method)]))
-            rows[self.label(method)] = (values.mean(), values.std(ddof=1), *shown, seconds)
+            rows[self.label(method)] = (values.mean(), values.std(ddof=1), *lead, seconds)
         head = (self.metric.label, "spread", f"{self.label(self.methods[0])} is ahead by", "from", "to", "seconds")
         found: pd.DataFrame = pd.DataFrame(list(rows.values()), index=list(rows), columns=list(head))
         return found

@@ -30,8 +30,7 @@ LAZY_CELLS = 10_000_000
 class Rows(NamedTuple):
     """Features `(rows, features)`, targets `(rows,)` or `(rows, t)` and, if any, weights `(rows,)`.
 
-    Where rows come in sets of their own, such as queries, `members` has the row indices of each: `(groups, size)`, -1
-    pads.
+    Where rows come in sets, such as queries, `members` has the row indices of each, padded by -1: `(sets, size)`.
     """
 
     x: Tensor
@@ -174,7 +173,7 @@ class LazyFeatures:
 
 
 def check_weights(sample_weight: ArrayLike, X: Any) -> Array:
-    """Return weights in double precision, or raise an error that says what is invalid."""
+    """Check weights, `(rows,)`, and return them in double precision."""
     if not np.asarray(sample_weight).any():
         raise ValueError("sample_weight: expected at least one positive weight, got only zeros")
     return np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
