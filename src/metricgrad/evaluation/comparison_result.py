@@ -26,25 +26,12 @@ LABELS = {"sl-r": "metricgrad", "balanced": "class weights", "focal": "focal los
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """One method on one split.
+    """One method on one split, which `split` names by its seed.
 
-    Parameters
-    ----------
-    split, method : int, str
-        The seed of the split, and the method.
-    threshold : float
-        Where scores are cut, chosen on validation rows.
-    seconds : float
-        Of training; losses trained together share it evenly.
-    diagnosis : Diagnosis
-        Of the test rows.
-    followed : bool
-        Whether the chosen model is the one trained along the loss; if not, cross-entropy was as good on validation
-        rows.
-    history : tuple of Round
-        The rounds; empty for trees.
-    fidelity : array of shape (2, sets), optional
-        True and surrogate losses of fresh sets, for a surrogate.
+    The threshold was chosen on validation rows; the diagnosis is of test rows. Losses trained together share the
+    `seconds` of training evenly. `followed`: whether the chosen model was trained along the loss; if not, cross-entropy
+    was as good on validation rows. Trees have no history. For a surrogate, `fidelity` has true and surrogate losses of
+    fresh sets, `(2, sets)`.
     """
 
     split: int
