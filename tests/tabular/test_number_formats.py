@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metricgrad import Recipe, TableClassifier, load, save
-from metricgrad.tabular.cells import numbers
+from metricgrad.tabular.cells import BLANKS, CURRENCY, DECIMALS, NumberFormat, numbers
 from metricgrad.tabular.io import read_table
-from metricgrad.tabular.number_formats import BLANKS, CURRENCY, DECIMALS, NumberFormat
 from metricgrad.tabular.schema import Column, infer_columns
 
 GROUPS = {"decimal point": ["", ",", "'", "’", *BLANKS], "decimal comma": ["", ".", "'", "’", *BLANKS]}

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metricgrad.tabular.io import TableError
+from metricgrad.tabular.cells import TableError
 from metricgrad.tabular.schema import DROPPED, USED, Column, infer_columns
 
 N = 100
@@ -76,8 +76,8 @@ def test_what_was_inferred_is_said_in_lines() -> None:
     said = infer_columns(frame).describe()
     assert said == [
         "numbers: n0, n1, n2, n3, n4, n5, n6, n7 and 3 more",
-        "dropped, one value only: all",
-        "dropped, every row has its own value, as an id has: user_id",
+        "dropped, a single value: all",
+        "dropped, unique values, like an id: user_id",
         "age: 1 cells could not be parsed as numbers and are treated as missing",
     ]
     assert infer_columns(frame).ids == ["user_id"]

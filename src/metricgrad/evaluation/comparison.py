@@ -21,10 +21,9 @@ from metricgrad.evaluation.trees import can_grow
 from metricgrad.losses.binary import BASELINES
 from metricgrad.metrics.callable import as_metric
 from metricgrad.reporting.progress import work_bar
-from metricgrad.tabular.leaks import leaking
 from metricgrad.tabular.schema import Schema, infer_columns
 from metricgrad.tabular.table_classifier import as_frame
-from metricgrad.tabular.target import check_column, infer_target
+from metricgrad.tabular.target import check_column, infer_target, leaking_columns
 from metricgrad.training.recipe import Recipe, get_recipe
 
 RIVALS = ("cross-entropy", "balanced", "focal", TREES)
@@ -123,7 +122,7 @@ def compare(
     if fewest < LEAST:
         raise ValueError(f"y: expected at least {LEAST} rows of each class to compare methods, got {fewest}")
     if schema:
-        leaks = leaking(features, schema.used, targets.astype(float))
+        leaks = leaking_columns(features, schema.used, targets.astype(float))
         told = (f"{name!r} alone tells the target (AUC {auc:.4f}): was it filled in later?" for name, auc in leaks)
         remarks = (*schema.describe(), *told, *remarks)
     own = None if grouped is None else pd.factorize(grouped.iloc[there])[0]

@@ -21,7 +21,7 @@ from metricgrad.evaluation.trees import NAME as BOOSTED
 from metricgrad.evaluation.trees import grow_trees
 from metricgrad.losses.binary import BASELINES, TUNED, CostSensitive
 from metricgrad.metrics.registry import Metric, get_metric
-from metricgrad.paper.datasets import Dataset, digest, load
+from metricgrad.paper.datasets import Dataset, dataset_digest, load_dataset
 from metricgrad.paper.printed import LOSSES, MODES, RIVALS
 from metricgrad.paper.protocols import PROTOCOLS, get_protocol
 from metricgrad.surrogate.pretrained import bundled_digest
@@ -92,7 +92,7 @@ class Run:
         recipe of the same name, or on another file, is another run. The number of rows is there only if it is limited.
         """
         named = {name: value for name, value in asdict(self).items() if name not in ("changes", "rows")}
-        more: dict[str, Any] = {"data": digest(self.dataset)}
+        more: dict[str, Any] = {"data": dataset_digest(self.dataset)}
         if self.method in ("sl-r", "sl-u"):
             more["surrogate"] = bundled_digest(get_metric(self.metric), self.how.construction, self.how.form)
         if self.rows is not None:
@@ -304,7 +304,7 @@ def prepared(dataset: str, seed: int, standardise: bool, rows: int | None = None
 
 @lru_cache(maxsize=1)
 def _loaded(dataset: str) -> Dataset:
-    return load(dataset)
+    return load_dataset(dataset)
 
 
 def _rows(data: Dataset, part: Any, centre: Any, scale: Any) -> Rows:

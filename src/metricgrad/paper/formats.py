@@ -24,8 +24,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from sklearn.datasets import load_svmlight_file
 
-from metricgrad.tabular.manifest import one_line, shortened
-from metricgrad.tabular.unpacking import DAMAGED, Unpacked, unpacked_limit
+from metricgrad.tabular.cells import one_line, shortened
+from metricgrad.tabular.io import DAMAGED, Unpacked, unpacked_limit
 
 TARGET = "target"
 ROWS = 1 << 16
@@ -52,7 +52,7 @@ class Outline(NamedTuple):
     positive_share: float
 
 
-class Table(NamedTuple):
+class Arrays(NamedTuple):
     """Rows of a dataset: features `X`, `(n, d)` float32; targets `y`, `(n,)` int8; the names of the features."""
 
     X: NDArray[np.float32]
@@ -93,7 +93,7 @@ class Layout:
     separator: str = ","
 
 
-def read_blocks(path: Path, layout: Layout, rows: int = ROWS) -> Iterator[Table]:
+def read_blocks(path: Path, layout: Layout, rows: int = ROWS) -> Iterator[Arrays]:
     """Yield the rows of a published file in blocks; `ValueError` names a file that cannot be read."""
     readers = {"libsvm": _libsvm_blocks, "csv": _csv_blocks, "arff": _arff_blocks}
     if not path.exists():
@@ -107,7 +107,7 @@ def read_blocks(path: Path, layout: Layout, rows: int = ROWS) -> Iterator[Table]
         raise ValueError(f"{path} cannot be read as {layout.kind}: {one_line(error, MESSAGE)}") from error
 
 
-def write_parquet(path: Path, blocks: Iterable[Table]) -> int:
+def write_parquet(path: Path, blocks: Iterable[Arrays]) -> int:
     """Write blocks to a Parquet file, each as a row group, and return how many rows there were."""
     rows = 0
     with ExitStack() as stack:
@@ -122,7 +122,7 @@ def write_parquet(path: Path, blocks: Iterable[Table]) -> int:
     return rows
 
 
-def read_parquet(path: Path) -> Table:
+def read_parquet(path: Path) -> Arrays:
     """Read a Parquet file straight into one float32 array.
 
     Parameters
@@ -132,7 +132,7 @@ def read_parquet(path: Path) -> Table:
 
     Returns
     -------
-    Table
+    Arrays
         Memory peaks little above the size of `X`, for batches are decoded one at a time, whatever the row groups.
     """
     with _parquet(path) as file:
@@ -148,7 +148,7 @@ def read_parquet(path: Path) -> Table:
             y[start:stop] = _checked_targets(batch.column(TARGET).to_numpy(zero_copy_only=False))
             _check_finite(X[start:stop], features)
             start = stop
-    return Table(X, y, features)
+    return Arrays(X, y, features)
 
 
 def outline_parquet(path: Path) -> Outline:
@@ -274,15 +274,15 @@ class _Lines(io.RawIOBase):
         self._first = None if more else first
 
 
-def _libsvm_blocks(file: IO[bytes], layout: Layout, rows: int) -> Iterator[Table]:
+def _libsvm_blocks(file: IO[bytes], layout: Layout, rows: int) -> Iterator[Arrays]:
     """Yield blocks of LIBSVM text; it is parsed in one go, being small and sparse in all the sets we know."""
     found, labels = load_svmlight_file(file, n_features=len(layout.columns), dtype=np.float32, zero_based=False)
     for start in range(0, len(labels), rows):
         block = slice(start, start + rows)
-        yield Table(found[block].toarray(), (labels[block] == layout.positive).astype(np.int8), layout.columns)
+        yield Arrays(found[block].toarray(), (labels[block] == layout.positive).astype(np.int8), layout.columns)
 
 
-def _csv_blocks(file: IO[bytes], layout: Layout, rows: int) -> Iterator[Table]:
+def _csv_blocks(file: IO[bytes], layout: Layout, rows: int) -> Iterator[Arrays]:
     """Yield blocks of separated values."""
     with pd.read_csv(
         file,
@@ -304,7 +304,7 @@ def _csv_blocks(file: IO[bytes], layout: Layout, rows: int) -> Iterator[Table]:
                     f"every line must have a label in {layout.target!r}, got {labels.isna().sum()} without"
                 )
             y = (labels == layout.positive).to_numpy(dtype=np.int8)
-            yield Table(chunk.to_numpy(), y, tuple(map(str, chunk.columns)))
+            yield Arrays(chunk.to_numpy(), y, tuple(map(str, chunk.columns)))
 
 
 def _chunks(chunks: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
@@ -315,7 +315,7 @@ def _chunks(chunks: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         raise ValueError("a line must not have more values than there are names, got more") from error
 
 
-def _arff_blocks(file: IO[bytes], layout: Layout, rows: int) -> Iterator[Table]:
+def _arff_blocks(file: IO[bytes], layout: Layout, rows: int) -> Iterator[Arrays]:
     """Yield blocks of dense ARFF: a header that names the columns, then separated values."""
     columns: list[str] = []
     while line := file.readline():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -268,3 +269,22 @@ _TABLE = (
 
 SOURCES: Mapping[str, Source] = MappingProxyType({source.name: source for source in _TABLE})
 """Every dataset known by name: the paper's nine, then two that need no file."""
+
+
+def names() -> tuple[str, ...]:
+    """Return the name of every dataset."""
+    return tuple(SOURCES)
+
+
+def describe(name: str, *, sources: Mapping[str, Source] = SOURCES) -> Source:
+    """Return where a dataset comes from: page, files, terms, and the paper's numbers.
+
+    Examples
+    --------
+    >>> describe("skin").paper
+    PaperRow(train=196045, test=49012, features=3, positive_share=0.7919)
+    """
+    if name not in sources:
+        near = difflib.get_close_matches(str(name).lower(), sources, n=3, cutoff=0.5) or list(sources)
+        raise ValueError(f"name must be a known dataset, got {name!r}; similar names: {', '.join(near)}")
+    return sources[name]
