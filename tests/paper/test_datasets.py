@@ -451,8 +451,8 @@ def test_the_cache_is_where_the_variable_says_or_else_the_users_own(
 def test_the_table_has_a_row_for_each_set_whatever_is_missing() -> None:
     rows = table1()
     assert [row.name for row in rows] == list(names())
-    assert all(row.status.startswith("missing: ") and row.ours is None and row.paper for row in rows[:9])
-    assert all(row.status == "complete" and row.verified and row.ours and not row.paper for row in rows[9:])
+    assert all(row.status.startswith("missing: ") and row.ours is None and row.source.paper for row in rows[:9])
+    assert all(row.status == "complete" and row.verified and row.ours and not row.source.paper for row in rows[9:])
 
 
 def test_the_data_layer_does_not_import_torch() -> None:

@@ -163,7 +163,7 @@ def data(
 
 def _counts(row: TableRow) -> tuple[str, str, str]:
     """Return rows, features and positive share, each ours / the paper's."""
-    both = (row.ours, row.paper)
+    both = (row.ours, row.source.paper)
     return (
         " / ".join(f"{each.rows:,}" if each else "-" for each in both),
         " / ".join(f"{each.features}" if each else "-" for each in both),
@@ -181,7 +181,7 @@ def _notes(row: TableRow) -> list[str]:
     """Return what is missing from a dataset, how to get it, and why it differs from the paper's."""
     state, _, detail = row.status.partition(": ")
     detail = f"a subset, {detail}" if state == "subset" else detail.removeprefix(f"{row.name} ")
-    return [note for note in (detail, row.remark) if note]
+    return [note for note in (detail, row.source.remark) if note]
 
 
 # ---- the paper's tables and figures --------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from metricgrad.paper.cache import checked_digest, has_hash, how_to_get, prepare
 from metricgrad.paper.download import Progress
 from metricgrad.paper.formats import Arrays, Outline, outline_parquet, read_parquet
 from metricgrad.paper.sources import SOURCES as SOURCES
-from metricgrad.paper.sources import PaperRow, Source
+from metricgrad.paper.sources import Source
 from metricgrad.paper.sources import describe as describe
 from metricgrad.paper.sources import names as names
 
@@ -36,32 +36,14 @@ PathLike = str | os.PathLike[str]
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A dataset in memory.
-
-    Parameters
-    ----------
-    name : str
-        Its name in `names()`.
-    X : ndarray of shape (n, d)
-        Features, float32, not scaled.
-    y : ndarray of shape (n,)
-        Targets, int8, 1 for positive.
-    features : tuple of str
-        Names of the columns of `X`.
-    subset : str or None
-        What part of the public set this is, if not all of it: `"0.6 % of the rows"`.
-    verified : bool
-        Whether its SHA-256 is that of a known copy or of what was downloaded.
-    path : Path or None
-        The file it was read from.
-    """
+    """A dataset in memory."""
 
     name: str
-    X: NDArray[np.float32] = field(repr=False)
-    y: NDArray[np.int8] = field(repr=False)
+    X: NDArray[np.float32] = field(repr=False)  # (n, d), not scaled
+    y: NDArray[np.int8] = field(repr=False)  # (n,), 1 for positive
     features: tuple[str, ...] = field(repr=False)
-    subset: str | None = None
-    verified: bool = True
+    subset: str | None = None  # which part of the public set this is, if not all: "0.6 % of the rows"
+    verified: bool = True  # whether its SHA-256 is that of a known copy or of what was downloaded
     path: Path | None = None
 
     @property
@@ -93,16 +75,6 @@ class TableRow:
         """Name of the dataset."""
         return self.source.name
 
-    @property
-    def paper(self) -> PaperRow | None:
-        """The numbers in the paper, if it uses the dataset."""
-        return self.source.paper
-
-    @property
-    def remark(self) -> str:
-        """Why ours differs from the paper's, if it does."""
-        return self.source.remark
-
 
 def load_dataset(
     name: str,
@@ -130,19 +102,12 @@ def load_dataset(
     sources : mapping
         Sources by name, for datasets of your own.
 
-    Returns
-    -------
-    Dataset
-        Features, targets, and whether this is all of the public set.
-
     Raises
     ------
     ValueError
         The name is not known, or a file is not the expected one.
-    FileNotFoundError
-        The folder does not exist, or the dataset is nowhere and cannot be downloaded.
     OSError
-        The download failed.
+        The dataset is in no folder, and was not or could not be downloaded.
 
     Examples
     --------
@@ -196,13 +161,7 @@ def _digest_of(path: Path, changed: int, size: int) -> str:
 def table1(
     data_dir: PathLike | None = None, *, cache: PathLike | None = None, sources: Mapping[str, Source] = SOURCES
 ) -> list[TableRow]:
-    """Return a row for each dataset, in the paper's order; nothing is downloaded, and no file's error is raised.
-
-    Parameters
-    ----------
-    data_dir, cache, sources
-        As for `load_dataset`.
-    """
+    """Return a row for each dataset, in the paper's order; nothing is downloaded, and bad files are only reported."""
     folder = data_folder(data_dir)
     return [_row(source, folder, cache_folder(cache)) for source in sources.values()]
 

@@ -36,33 +36,11 @@ TRANSIENT = (408, 416, 425, 429)
 def fetch(
     url: str, path: str | os.PathLike[str], sha256: str | None = None, progress: Progress | None = None, **limits: Any
 ) -> Path:
-    """Download `url` to `path` and verify it; a file that is there already and has the right hash is kept.
+    """Download `url` to `path`, and verify its SHA-256 if given; a file that is there and has that hash is kept.
 
-    Parameters
-    ----------
-    url : str
-        An http or https address.
-    path : path-like
-        Where the file goes. Only a complete, verified file gets this name; an interrupted download leaves nothing.
-    sha256 : str, optional
-        Expected hash, in hexadecimal.
-    progress : callable, optional
-        Called as `progress(bytes_so_far, total_bytes_or_None)`.
-    **limits
-        Fields of `Downloader`.
-
-    Returns
-    -------
-    Path
-
-    Raises
-    ------
-    FileNotFoundError
-        The server has no such file.
-    ValueError
-        The file is not the expected one, or it is too large.
-    OSError
-        Every attempt failed.
+    Only a complete file gets the name `path`; an interrupted download leaves nothing. `limits` are fields of
+    `Downloader`. Raises `FileNotFoundError` if the server has no such file, `ValueError` if it is too large or not the
+    expected one, and another `OSError` if every attempt failed.
     """
     path, downloader = Path(path), Downloader(progress, **limits)
     pooch.get_logger().setLevel(logging.WARNING)  # at INFO it tells users to put hashes into their code
@@ -83,32 +61,15 @@ def fetch(
 
 @dataclass(frozen=True)
 class Downloader:
-    """Downloads over HTTP for pooch; a dropped connection is resumed where it dropped.
-
-    Parameters
-    ----------
-    progress : callable, optional
-        As for `fetch`.
-    attempts : int
-        Number of attempts.
-    pause : float
-        Seconds before the second attempt; doubles each time.
-    timeout : float
-        Seconds without a byte after which a connection counts as dropped.
-    window, min_rate : float, int
-        A connection that delivers fewer than `min_rate` bytes per second over `window` seconds counts as dropped, as
-        does a server that takes longer than `window` to send its headers.
-    max_bytes : int
-        Largest file accepted: several times the largest one here.
-    """
+    """Downloads over HTTP for pooch; a dropped connection is resumed where it dropped."""
 
     progress: Progress | None = None
     attempts: int = 4
-    pause: float = 0.5
-    timeout: float = 30.0
-    window: float = 60.0
-    min_rate: int = 1024
-    max_bytes: int = 8 * 10**9
+    pause: float = 0.5  # seconds before the second attempt; doubles each time
+    timeout: float = 30.0  # seconds without a byte after which a connection counts as dropped
+    window: float = 60.0  # seconds in which all headers must arrive, and over which the rate is measured
+    min_rate: int = 1024  # bytes per second below which a connection counts as dropped
+    max_bytes: int = 8 * 10**9  # several times the largest file here
 
     def __post_init__(self) -> None:
         if self.attempts < 1:

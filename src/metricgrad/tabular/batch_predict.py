@@ -51,17 +51,7 @@ def write_predictions(
 
     The file appears only when it is complete; `-` is standard output. No cell is a formula to a spreadsheet, and every
     cell that holds a line break is quoted. An id with the name of another column is written as `NAME (id)`.
-
-    Parameters
-    ----------
-    model : TableClassifier
-        Fitted.
-    data, out : path
-        The file to read, in any format of `read_table`, and the one to write.
-    ids : sequence of str
-        Columns to copy; by default those that the model's schema has as ids.
-    report : callable
-        Called with a line about columns that are not used.
+    By default `ids` are those of the model's schema; `report` is called with a line about columns that are not used.
     """
     rows = 0
     with _opened(out) as file:
@@ -201,17 +191,7 @@ class Shifted(nn.Module):
 def export(model: TableClassifier, path: str | Path) -> Path:
     """Write the network as a `torch.export` program that takes the features of `model.pipeline_[0].transform(frame)`.
 
-    Parameters
-    ----------
-    model : TableClassifier
-        Fitted.
-    path : path
-        A `.pt2` file for `torch.export.load`, which needs no metricgrad; `features.json` in it names the features.
-
-    Returns
-    -------
-    Path
-        The file.
+    `torch.export.load` reads the file and needs no metricgrad; `features.json` in it names the features.
     """
     inner, target = model.model_, Path(path)
     names = [str(name) for name in model.pipeline_[0].get_feature_names_out()]

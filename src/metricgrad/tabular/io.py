@@ -85,7 +85,7 @@ def read_table(
 def read_chunks(
     path: str | Path, rows: int = CHUNK_ROWS, max_unpacked_gb: float | None = None
 ) -> Iterator[pd.DataFrame]:
-    """Read a table a few rows at a time, so that it need not fit into memory; see `read_table`."""
+    """Read a table in chunks, so that it need not fit into memory; see `read_table`."""
     with _opened(path, max_unpacked_gb) as file:
         yield from _chunks(file, path, rows)
 
@@ -220,15 +220,7 @@ class Limit(NamedTuple):
 
 
 def unpacked_limit(packed: int, max_gb: float | None = None) -> Limit:
-    """Return how much a file may unpack to.
-
-    Parameters
-    ----------
-    packed : int
-        Size of the file.
-    max_gb : float, optional
-        Limit in GB. By default `METRICGRAD_MAX_UNPACKED_GB`, or else 32 GB and, above 268 MB, 100 times `packed`.
-    """
+    """Return how much a file of `packed` bytes may unpack to; see `read_table`."""
     variable = MAX_UNPACKED_VARIABLE
     asked, origin = (os.environ.get(variable) or None, variable) if max_gb is None else (max_gb, "max_unpacked_gb")
     if asked is None:

@@ -33,15 +33,6 @@ MAX_INTEGER = 2**63
 class Field:
     """A value of a manifest and its place there; it is returned as the expected type, or refused by its place.
 
-    Parameters
-    ----------
-    value : object
-        As `json.loads` returns it.
-    place : str
-        Where it is.
-
-    Examples
-    --------
     >>> Field({"levels": ["a", 3]}, "plan")["levels"].items(5)[1].text()
     Traceback (most recent call last):
     ...

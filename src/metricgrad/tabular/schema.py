@@ -111,19 +111,6 @@ class Schema:
 def infer_columns(frame: pd.DataFrame, ignore: Collection[str] = ()) -> Schema:
     """Infer the kind of every column of a table.
 
-    Parameters
-    ----------
-    frame : DataFrame
-        As returned by `read_table`, or with columns of any other type.
-    ignore : collection of str
-        Columns to leave out.
-
-    Returns
-    -------
-    Schema
-
-    Examples
-    --------
     >>> frame = pd.DataFrame({"age": ["31", "44", None], "vip": ["yes", "no", "no"], "all": ["a", "a", "a"]})
     >>> [column.kind for column in infer_columns(frame).columns]
     ['number', 'boolean', 'constant']

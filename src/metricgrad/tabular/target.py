@@ -61,21 +61,8 @@ def infer_target(
 ) -> tuple[Target, str]:
     """Infer the classes of a target, and return a line that says which is positive and why.
 
-    Parameters
-    ----------
-    cells : Series
-        The target.
-    name : str
-        Its name.
-    positive : label, optional
-        The positive class; all others are then negative. By default yes of yes and no, the larger of two numbers, the
-        rarer of two words.
-    others : DataFrame, optional
-        The other columns, to suggest one that may have been meant.
-
-    Returns
-    -------
-    Target, str
+    With `positive`, all other labels are negative. By default it is yes of yes and no, the larger of two numbers, or
+    the rarer of two words. Of the `others`, one that may have been meant is suggested.
     """
     counts = pd.Series(words(cells)).value_counts()
     labels: list[str] = sorted(counts.index, key=lambda label: (-counts[label], label))
