@@ -46,7 +46,7 @@ def test_every_public_name_resolves_and_is_documented(name: str) -> None:
         assert inspect.getdoc(found)
 
 
-def test_type_checkers_are_told_the_same_names() -> None:
+def test_type_checkers_see_the_same_names() -> None:
     tree = ast.parse(inspect.getsource(metricgrad))
     told = {alias.asname for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
     assert told - {None} == set(metricgrad.__all__)

@@ -1,4 +1,4 @@
-"""The demo: what it trains, what it writes, what it says."""
+"""The command demo: what it trains, writes and prints."""
 
 from __future__ import annotations
 

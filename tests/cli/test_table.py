@@ -1,4 +1,4 @@
-"""fit, predict and evaluate as commands: two of them from a file to a model, and one line for whatever is wrong."""
+"""The commands fit, predict and evaluate: from a file to a model to predictions, and one line for every error."""
 
 from __future__ import annotations
 
@@ -289,7 +289,7 @@ def test_a_kill_while_a_model_is_replaced_leaves_one_that_predicts_and_the_next_
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "latin-1", "utf-16"])
-def test_encodings_are_told_apart(here: Path, encoding: str) -> None:
+def test_encodings_are_recognised(here: Path, encoding: str) -> None:
     table().rename(columns={"plan": "città"}).to_csv("churn.csv", index=False, encoding=encoding)
     assert run("fit", "churn.csv", "--target", "churn", "--out", "model", *QUICK).exit_code == 0
     assert "città" in load("model").feature_names_in_

@@ -143,7 +143,7 @@ def test_a_folder_comes_before_the_cache_and_an_argument_before_the_variable(
     assert load_dataset("skin", tmp_path / "argument").path == paths[2]
 
 
-def test_a_file_of_ones_own_is_taken_but_not_called_verified(tmp_path: Path) -> None:
+def test_a_users_own_file_is_used_but_not_called_verified(tmp_path: Path) -> None:
     path = put(tmp_path / "own", "skin", 2450, 3)
     found = load_dataset("skin", tmp_path / "own")
     assert not found.verified

@@ -1,4 +1,4 @@
-"""Predictions of files: the same in parts as at once, whole or not there, harmless to a spreadsheet."""
+"""Predictions of files: equal in chunks and at once, complete or absent, harmless to a spreadsheet; and the export."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_file_in_parts_is_scored_as_at_once(
     np.testing.assert_array_equal(weights, FRAME["weight"])
 
 
-def test_missing_columns_are_refused_and_extra_ones_told_of(model: TableClassifier, tmp_path: Path) -> None:
+def test_missing_columns_are_refused_and_extra_ones_reported(model: TableClassifier, tmp_path: Path) -> None:
     lines: list[str] = []
     FRAME[["plan", "age"]].assign(zip=1).to_csv(tmp_path / "a.csv", index=False)
     write_predictions(model, tmp_path / "a.csv", tmp_path / "out.csv", report=lines.append)

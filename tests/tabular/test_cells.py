@@ -1,4 +1,4 @@
-"""What cells say, however they are stored."""
+"""Cells as numbers, booleans, dates and words, however they are stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plain data of a stranger's: every value is what it should be, or is refused by its place."""
+"""Untrusted plain data: every value has the expected type, or is refused by its place."""
 
 from __future__ import annotations
 

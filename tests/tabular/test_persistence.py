@@ -1,4 +1,4 @@
-"""The model folder: equal predictions, nothing half written, and nothing in it is ever run."""
+"""The model folder: equal predictions, never half written, and nothing in it is ever run; the model card."""
 
 from __future__ import annotations
 
@@ -255,7 +255,7 @@ def test_a_model_whose_folder_cannot_be_written_any_more_is_saved_elsewhere(
     assert load(next((tmp_path / "temporary").iterdir())).score(FRAME) == model.score(FRAME)
 
 
-def test_what_cannot_be_saved_anywhere_is_said_as_it_is(tmp_path: Path) -> None:
+def test_a_model_that_cannot_be_saved_anywhere_raises_the_first_error(tmp_path: Path) -> None:
     own = fitted(model=lambda features: torch.nn.Linear(features, 1))
     with pytest.raises(ValueError, match="model: expected mlp, small, linear, which can be saved without code"):
         save_or_rescue(own, tmp_path / "model")
@@ -480,7 +480,7 @@ def test_a_card_says_metric_threshold_data_columns_versions_and_how_to_load() ->
     assert "commit" not in card
 
 
-def test_names_of_any_kind_are_nothing_but_text() -> None:
+def test_names_of_any_kind_are_escaped() -> None:
     strange = "<img src=x onerror=alert(1)>|a\nb [c](javascript:1) `d` *e*"
     frame = pd.DataFrame({strange: np.arange(60) % 7, **{f"n{i}": np.arange(60) % 5 for i in range(MAX_CARD_COLUMNS)}})
     model = TableClassifier("f1", model="linear", recipe=BRIEF).fit(frame, np.tile(["<b>", "no", "no"], 20))

@@ -1,4 +1,4 @@
-"""Strangers' model folders: whatever they hold is refused at once, by file, field, expectation and value."""
+"""Untrusted model folders: damaged or forged content is refused at once, by file, field, expectation and value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights: there and back to the bit, and only those that are expected."""
+"""Weights: equal to the bit after a round trip, and only the expected ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table as it comes to a fitted model: what is inferred, how rows are split, what is refused."""
+"""From a raw table to a fitted model: what is inferred, how rows are split, what is refused."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def quick(metric: Any = "f1", **how: Any) -> TableClassifier:
 FRAME = table()
 
 
-def test_a_table_is_learned_and_what_was_inferred_is_said() -> None:
+def test_a_table_is_learned_and_what_was_inferred_is_noted() -> None:
     model = quick().fit(FRAME, "churn")
     assert model.classes_.tolist() == ["no", "yes"]
     assert model.notes_ == [
@@ -210,7 +210,7 @@ def test_a_column_that_gives_the_target_away_is_warned_of() -> None:
         quick(ignore=["closed"]).fit(frame, "churn")
 
 
-def test_few_positives_are_said_to_be_few() -> None:
+def test_few_positives_are_noted() -> None:
     frame = table(40)
     assert any("few positives" in note for note in quick().fit(frame, "churn").notes_)
 

@@ -1,4 +1,4 @@
-"""Which two classes a target holds, which is positive, and which column was perhaps meant."""
+"""The two classes of a target, which is positive, and columns that leak it."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ def cells(**counts: int) -> pd.Series:
         (cells(stayed=9, left=3), "left", "the rarer label"),
     ],
 )
-def test_the_positive_class_is_inferred_and_the_reason_said(given: pd.Series, positive: Any, why: str) -> None:
-    target, said = infer_target(given, "churn")
+def test_the_positive_class_is_inferred_and_the_reason_given(given: pd.Series, positive: Any, why: str) -> None:
+    target, text = infer_target(given, "churn")
     assert target.positive == positive
     assert type(target.positive) is type(positive)
-    assert f"is positive ({why})" in said
+    assert f"is positive ({why})" in text
 
 
 def test_the_positive_class_may_be_chosen_also_against_all_others() -> None:
     assert infer_target(cells(yes=9, no=3), "churn", "no")[0] == Target("churn", "yes", "no")
-    target, said = infer_target(cells(a=9, b=3, c=4), "grade", "b")
+    target, text = infer_target(cells(a=9, b=3, c=4), "grade", "b")
     assert target == Target("grade", "other", "b", rest=True)
-    assert said == "target grade: 'b' is positive (as requested), 3 of 16 rows, against 2 others"
+    assert text == "target grade: 'b' is positive (as requested), 3 of 16 rows, against 2 others"
     np.testing.assert_array_equal(target.classes(pd.Series(["a", "b", "new", None])), [0, 1, 0, np.nan])
     with pytest.raises(TableError, match="positive: expected one of 'yes', 'no', got 'maybe'"):
         infer_target(cells(yes=9, no=3), "churn", "maybe")
@@ -70,7 +70,7 @@ def test_labels_are_the_same_however_they_are_stored() -> None:
         (cells(yes=9, no=1), "target: expected at least 2 rows of each class in 'churn', got 1 of 'no'"),
     ],
 )
-def test_a_target_that_cannot_be_is_named_with_the_column_perhaps_meant(given: pd.Series, message: str) -> None:
+def test_an_unusable_target_is_named_with_a_suggestion(given: pd.Series, message: str) -> None:
     others = pd.DataFrame(
         {"vip": [0, 1] * 5, "age": range(10), "churned": ["y", "n"] * 5, "tags": [[i] for i in range(10)]}
     )

@@ -12,7 +12,6 @@ import typer
 from typer.core import TyperGroup
 
 from metricgrad._version import __version__
-from metricgrad.cli import compare as compare_command
 from metricgrad.cli import paper as paper_commands
 from metricgrad.cli import table as table_commands
 from metricgrad.cli.paper import FAILURE
@@ -100,7 +99,7 @@ def options(
 
 for command in (
     table_commands.fit,
-    compare_command.compare,
+    table_commands.compare,
     table_commands.predict,
     table_commands.evaluate,
     table_commands.export,

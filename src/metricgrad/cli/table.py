@@ -1,4 +1,4 @@
-"""The commands for a table of your own: fit, predict, evaluate, export. Imports sit inside, as in `app.py`."""
+"""The commands for a table of your own: fit, compare, predict, evaluate, export. Imports sit inside, as in `app.py`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,16 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from metricgrad.reporting.terminal import echo
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from metricgrad.evaluation.comparison_result import ComparisonResult
 
 Data = Annotated[str, typer.Argument(help="CSV, TSV, Parquet, Feather, gzip or zip of them, or -.", show_default=False)]
 Folder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder written by fit.", show_default=False)]
@@ -155,6 +160,72 @@ def export(
     exported(loaded, out)
     features = len(loaded.pipeline_[0].get_feature_names_out())
     echo(f"{out} takes {features:,} features per row, named in the file, and returns scores; at least 0 is positive.")
+
+
+def compare(
+    data: Data,
+    target: Target,
+    metric: Judge = "f1",
+    out: Annotated[Path, typer.Option(help="Folder for the page and the numbers.")] = Path("metricgrad-compare"),
+    positive: Positive = None,
+    ignore: Ignored = None,
+    group: Annotated[
+        str | None, typer.Option(metavar="COL", help="Column of groups; no group is in two parts of a split.")
+    ] = None,
+    rivals: Annotated[str | None, typer.Option(help="Names separated by commas, the reference first.")] = None,
+    splits: Annotated[int, typer.Option(min=2, help="Number of random splits.")] = 6,
+    model: Network = "mlp",
+    method: Method = "sl-r",
+    recipe: How = "default",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the first split; later ones count up from it.")] = 0,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Splits at a time; default: one per core.")] = None,
+) -> None:
+    """Compare training for the metric with cross-entropy and other baselines on a table, over many splits."""
+    from metricgrad import compare as compared
+    from metricgrad.evaluation.report import write_comparison
+    from metricgrad.metrics.parse import read_metric
+    from metricgrad.reporting.atomic import write_whole
+    from metricgrad.reporting.screen import Screen
+    from metricgrad.tabular.io import read_table
+
+    result = compared(
+        read_table(data),
+        target,
+        read_metric(metric, run_code=True),
+        method=method,
+        rivals=None if rivals is None else [name.strip() for name in rivals.split(",") if name.strip()],
+        model=model,
+        recipe=recipe_of(recipe),
+        groups=group,
+        splits=splits,
+        positive=positive,
+        ignore=ignore or (),
+        random_state=seed,
+        n_jobs=jobs,
+        name="standard input" if data == "-" else Path(data).name,
+        verbose=True,
+    )
+    write_comparison(result, out / "index.html", command_line())
+    write_whole(out / "trials.csv", result.table().to_csv(index=False))
+    for remark in result.remarks:
+        echo(remark)
+    Screen().print(_comparison_table(result))
+    echo(result.verdict)
+    echo(f"The page and every number are in {out}: open {out / 'index.html'}.")
+
+
+def _comparison_table(result: ComparisonResult) -> Table:
+    from rich.table import Table
+
+    summary = result.summary()
+    table = Table(title=f"{result.metric.label} on test rows, {len(result.splits)} splits (95 % intervals)")
+    table.add_column("method", no_wrap=True)
+    for heading in summary.columns:
+        table.add_column(str(heading), justify="right")
+    for name, row in summary.iterrows():
+        known, spread, *ahead, seconds = row
+        table.add_row(str(name), f"{known:.4f}", f"{spread:.4f}", *ahead, f"{seconds:.0f}")
+    return table
 
 
 # ---- messages and options ------------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ def fetch(
     expected one, and another `OSError` if every attempt failed.
     """
     path, downloader = Path(path), Downloader(progress, **limits)
-    pooch.get_logger().setLevel(logging.WARNING)  # at INFO it tells users to put hashes into their code
+    pooch.get_logger().setLevel(logging.WARNING)  # at INFO it asks users to put hashes into their code
     try:
         pooch.retrieve(url, sha256, path.name, path.parent, downloader=downloader)
     except TooLargeError:

@@ -162,7 +162,7 @@ def _opened(out: str | Path) -> Iterator[_Lines]:
         return
     if Path(out).is_dir():
         raise TableError(f"out: expected a file, got the folder {str(out)!r}")
-    with replacing(out) as beside, beside.open("w", encoding="utf-8", newline="") as file:
+    with replacing(out) as staging, staging.open("w", encoding="utf-8", newline="") as file:
         yield _Lines(file)
 
 

@@ -73,10 +73,10 @@ def save(model: TableClassifier, folder: str | Path) -> Path:
     name = model.model_.network_.name
     if name not in MODELS:
         raise ValueError(f"model: expected {', '.join(MODELS)}, which can be saved without code, got a custom module")
-    with replacing_folder(target) as beside:
-        _write(model, beside)
+    with replacing_folder(target) as staging:
+        _write(model, staging)
         try:
-            _read(beside)
+            _read(staging)
         except ValueError as error:
             raise ValueError(f"model: expected one that can be loaded again, got {error.__cause__}") from error
     return target
@@ -113,9 +113,9 @@ def check_free(folder: str | Path) -> Path:
             f"out: expected a new folder or a model folder, got {str(folder)!r}, which holds {others[0]!r}"
         )
     target.parent.mkdir(parents=True, exist_ok=True)
-    beside = staged(target)
-    beside.mkdir()
-    beside.rmdir()
+    staging = staged(target)
+    staging.mkdir()  # fails now rather than after training
+    staging.rmdir()
     return target
 
 
@@ -256,7 +256,7 @@ def _read(path: Path) -> TableClassifier:
 
 @contextmanager
 def _naming(file: Path) -> Iterator[None]:
-    """Turn whatever a damaged file raises into one error that names the file."""
+    """Turn any error that a damaged file raises into one error that names the file."""
     try:
         yield
     except DAMAGED as error:

@@ -156,7 +156,7 @@ def _numbers(there: pd.Series[Any]) -> tuple[Floats, str] | None:
     """Return cells as numbers, and their format, if most of them are numbers; None otherwise.
 
     The first few decide whether to look at all. Plain numbers are preferred unless another format reads more cells:
-    `1.234` is a plain number, except beside `1.234.567`.
+    `1.234` is a plain number, except in a column with `1.234.567`.
     """
     first = there[:PROBED_CELLS] if len(there) > PROBED_CELLS else there
     plain = numbers(first)

@@ -133,14 +133,14 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
                 f"metric: expected one for two classes, such as 'f1', got {metric.name!r}, which is for "
                 f"{metric.task.name} targets; MetricClassifier takes it"
             )
-        beside = {"target": y, "weights": sample_weight, "group": groups, "time": times}
+        arguments = {"target": y, "weights": sample_weight, "group": groups, "time": times}
         if groups is not None and times is not None:
             raise TableError("time: expected none with groups, since rows are split either by group or by time")
-        for argument, given in beside.items():
+        for argument, given in arguments.items():
             if isinstance(given, str):
                 check_column(given, list(frame.columns), argument)
-        cells = {argument: _cells(given, frame, argument) for argument, given in beside.items() if given is not None}
-        features = frame.drop(columns=[given for given in beside.values() if isinstance(given, str)])
+        cells = {argument: _cells(given, frame, argument) for argument, given in arguments.items() if given is not None}
+        features = frame.drop(columns=[given for given in arguments.values() if isinstance(given, str)])
         name = y if isinstance(y, str) else str(getattr(y, "name", None) or "target")
         self.target_, line = infer_target(cells["target"], name, self.positive, features)
         targets = self.target_.classes(cells["target"])

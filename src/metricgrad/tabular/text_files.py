@@ -59,7 +59,7 @@ def read_text(file: IO[bytes]) -> Iterator[pd.DataFrame]:
 
 
 def count_lines(file: IO[bytes]) -> int:
-    """Return the number of lines of a file, or slightly more; whatever ends them, in any encoding."""
+    """Return the number of lines of a file, or slightly more, with any line ends and in any encoding."""
     count = 1
     for block in _byte_blocks(file):
         count += block.count(b"\n") + block.count(b"\r") - block.count(b"\r\n")
