@@ -75,7 +75,7 @@ def main() -> None:
         table.add_column(heading, justify="right")
     cells = []
     for name in DATASETS:
-        data = datasets.load(name)
+        data = datasets.load_dataset(name)
         part = split(data.y, 0).train
         x = torch.from_numpy(data.X[part])
         rows = Rows((x - x.mean(0)) / x.std(0).clamp(min=1e-6), torch.from_numpy(data.y[part]).float())

@@ -51,16 +51,9 @@ else:
 def exclusive(file: IO[Any]) -> Iterator[None]:
     """Hold an open file exclusively inside the block, waiting until every other holder has left it.
 
-    The file must be open for writing. What was written is flushed before the lock is released, so that the next holder
-    reads it. The lock excludes other uses of `exclusive`, not programs that open the file without it.
+    The file must be open for writing, by this holder itself: a file object that two threads share is not locked between
+    them. It is flushed before the lock is released. Only other uses of `exclusive` are excluded.
 
-    Parameters
-    ----------
-    file : file object
-        Opened by this holder itself: a file object that two threads share is not locked between them.
-
-    Examples
-    --------
     >>> import tempfile
     >>> with tempfile.TemporaryFile() as file, exclusive(file):
     ...     _ = file.write(b"one holder at a time")

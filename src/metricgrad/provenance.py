@@ -1,4 +1,4 @@
-"""Provenance: by which code, when, and with which packages a number or a model was made."""
+"""Provenance: the code, date and package versions by which a number or a model was made."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from metricgrad._version import __version__
 
 PACKAGES = ("torch", "numpy", "scikit-learn")
 GIT_SECONDS = 5.0
-"""How long git is waited for."""
+"""Timeout for git."""
 
 
 @lru_cache(maxsize=1)
 def provenance() -> dict[str, str]:
-    """Return version, commit, date, Python and packages: what a number needs to be believed."""
+    """Return version, commit, date, Python and package versions."""
     return {
         "metricgrad": __version__,
         "commit": _commit(),
@@ -29,9 +29,9 @@ def provenance() -> dict[str, str]:
 
 
 def _commit() -> str:
-    """Return the commit of the source tree, or nothing if there is none or git does not answer."""
+    """Return the commit of the source tree; empty if there is none or git does not answer."""
     try:
-        asked = subprocess.run(
+        done = subprocess.run(
             ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"],
             capture_output=True,
             text=True,
@@ -41,4 +41,4 @@ def _commit() -> str:
         )
     except (OSError, subprocess.SubprocessError):  # no git, or one that hangs
         return ""
-    return asked.stdout.strip()
+    return done.stdout.strip()

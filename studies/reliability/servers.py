@@ -20,7 +20,7 @@ from reliability.workers import as_record
 
 SECONDS, PEAK_MB = 30.0, 256
 """The most seconds and memory a case may take."""
-LIMITS: Mapping[str, Any] = {"attempts": 2, "pause": 0.01, "timeout": 0.5, "window": 1.0, "largest": 50_000_000}
+LIMITS: Mapping[str, Any] = {"attempts": 2, "pause": 0.01, "timeout": 0.5, "window": 1.0, "max_bytes": 50_000_000}
 """How little patience the downloads have, so that all cases are tried soon."""
 CONTENT = b"a,b,target\n1,2,0\n" * 1_000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

@@ -1,4 +1,4 @@
-"""fit, predict and evaluate as commands: two of them from a file to a model, and one line for whatever is wrong."""
+"""The commands fit, predict and evaluate: from a file to a model to predictions, and one line for every error."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ def test_from_a_file_to_a_model_to_predictions_to_a_verdict(here: Path) -> None:
     done = run("fit", "churn.csv", "--target", "churn", "--metric", "f1", "--out", "model", *QUICK)
     assert done.exit_code == 0, done.output
     for line in (
-        "target churn: 'yes' is positive (it says yes)",
+        "target churn: 'yes' is positive (it means yes)",
         "numbers: age",
         "categories: plan",
-        "dropped, every row has its own value, as an id has: user_id",
-        "on validation rows, which also chose checkpoint and threshold",
+        "dropped, unique values, like an id: user_id",
+        "on the validation rows, which also chose the checkpoint and the threshold",
         "The model is in model: metricgrad predict model DATA",
     ):
         assert line in done.stdout
@@ -121,7 +121,7 @@ def test_a_leak_is_warned_of_in_one_line(here: Path) -> None:
     frame.assign(closed=np.where(frame["churn"] == "yes", "2020-01-01", "")).to_csv("churn.csv", index=False)
     done = run("fit", "churn.csv", "--target", "churn", "--out", "model", *QUICK)
     assert done.exit_code == 0
-    assert done.stderr.startswith("metricgrad: warning: 'closed' alone tells the target (AUC 1.0000)")
+    assert done.stderr.startswith("metricgrad: warning: 'closed' alone predicts the target (AUC 1.0000)")
     assert len(done.stderr.splitlines()) == 1
 
 
@@ -129,7 +129,7 @@ def test_the_time_limit_keeps_the_best_until_then(here: Path) -> None:
     long = ["--model", "linear", "--recipe", "warmup=1000000", "--time-limit", "0.001"]
     done = run("fit", "churn.csv", "--target", "churn", "--out", "model", *long)
     assert done.exit_code == 0, done.output
-    assert "training was stopped before its end; the best model until then is kept" in done.stdout
+    assert "training was stopped early; the best model so far is kept" in done.stdout
     assert load("model").model_.interrupted_
 
 
@@ -181,10 +181,10 @@ BAD = {
     "one positive": ("a,churn\n5,yes\n" + "1,no\n2,no\n" * 30, LONE, []),
     "nothing to learn from": (
         "a,b,churn\n" + "".join(f",this is row number {i} of them all,{'yes' if i % 2 else 'no'}\n" for i in range(30)),
-        "expected a column to learn from, got none: dropped, no value at all: a; dropped, free text: b",
+        "expected a column to learn from, got none: dropped, no values: a; dropped, free text: b",
         [],
     ),
-    "twice the name": ("a,a,churn\n1,2,yes\n", "expected every column name once, got 'a' more than once", []),
+    "twice the name": ("a,a,churn\n1,2,yes\n", "expected unique column names, got 'a' more than once", []),
     "ragged": ("a,churn\n1,yes\n2,no,3\n", "row 3: expected 2 cells, as the header has, got 3", []),
     "empty": ("", "expected a table, got an empty file", []),
     "header only": ("a,churn\n", "expected at least one row, got a header only", []),
@@ -289,7 +289,7 @@ def test_a_kill_while_a_model_is_replaced_leaves_one_that_predicts_and_the_next_
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "latin-1", "utf-16"])
-def test_encodings_are_told_apart(here: Path, encoding: str) -> None:
+def test_encodings_are_recognised(here: Path, encoding: str) -> None:
     table().rename(columns={"plan": "città"}).to_csv("churn.csv", index=False, encoding=encoding)
     assert run("fit", "churn.csv", "--target", "churn", "--out", "model", *QUICK).exit_code == 0
     assert "città" in load("model").feature_names_in_

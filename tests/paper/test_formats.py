@@ -17,19 +17,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from metricgrad.paper.formats import Layout, Table, outline_parquet, read_blocks, read_parquet, write_parquet
+from metricgrad.paper.formats import Arrays, Layout, outline_parquet, read_blocks, read_parquet, write_parquet
 
 LIBSVM = b"+1 1:0.5 3:-2\n-1 2:1e-3\n-1 \n+1 1:7 2:8 3:9\n"
 SPARSE = Layout("libsvm", positive=1, columns=("a", "b", "c"))
 DENSE = [[0.5, 0, -2], [0, 1e-3, 0], [0, 0, 0], [7, 8, 9]]
 
 
-def whole(path: Path, layout: Layout, rows: int = 3) -> Table:
+def whole(path: Path, layout: Layout, rows: int = 3) -> Arrays:
     blocks = list(read_blocks(path, layout, rows))
     assert all(len(block.y) <= rows for block in blocks)
     X, y = np.concatenate([block.X for block in blocks]), np.concatenate([block.y for block in blocks])
     assert (X.dtype, y.dtype) == (np.float32, np.int8)
-    return Table(X, y, blocks[0].features)
+    return Arrays(X, y, blocks[0].features)
 
 
 def written(path: Path, **columns: object) -> Path:
@@ -201,7 +201,7 @@ def test_what_is_written_in_blocks_is_read_back_whole(
     y = data.draw(hnp.arrays(np.int8, len(X), elements=st.integers(0, 1)))
     features = tuple(f"f{j}" for j in range(X.shape[1]))
     path = tmp_path_factory.mktemp("blocks") / "data.parquet"
-    blocks = [Table(X[part], y[part], features) for part in (slice(0, cut), slice(cut, None))]
+    blocks = [Arrays(X[part], y[part], features) for part in (slice(0, cut), slice(cut, None))]
     assert write_parquet(path, (block for block in blocks if len(block.y))) == len(X)
     found = read_parquet(path)
     assert np.array_equal(found.X, X)

@@ -1,10 +1,11 @@
-"""Predictions of files: the same in parts as at once, whole or not there, harmless to a spreadsheet."""
+"""Predictions of files: equal in chunks and at once, complete or absent, harmless to a spreadsheet; and the export."""
 
 from __future__ import annotations
 
 import copy
 import csv
 import io
+import json
 import os
 import stat
 import sys
@@ -18,13 +19,17 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
-from metricgrad import Recipe, TableClassifier
+from metricgrad import Recipe, TableClassifier, save
+from metricgrad.cli.app import app
 from metricgrad.tabular import batch_predict as prediction
-from metricgrad.tabular.batch_predict import harmless, judged, write_predictions
-from metricgrad.tabular.io import TableError, read_chunks, read_table
+from metricgrad.tabular.batch_predict import FEATURE_NAMES, harmless, scored, write_predictions
+from metricgrad.tabular.cells import TableError
+from metricgrad.tabular.io import read_chunks, read_table
 
 RNG = np.random.default_rng(0)
 N = 150
@@ -72,17 +77,17 @@ def test_a_file_in_parts_is_scored_as_at_once(
     monkeypatch.setattr(prediction, "read_chunks", lambda path: read_chunks(path, 40))
     assert write_predictions(model, data, parts) == N
     assert parts.read_bytes() == whole.read_bytes()
-    scores, targets, weights = judged(model, data, "weight")
+    scores, targets, weights = scored(model, data, "weight")
     np.testing.assert_allclose(scores, model.decision_function(FRAME), rtol=1e-12)
     np.testing.assert_array_equal(targets, FRAME["churn"] == "left")
     np.testing.assert_array_equal(weights, FRAME["weight"])
 
 
-def test_missing_columns_are_refused_and_extra_ones_told_of(model: TableClassifier, tmp_path: Path) -> None:
-    told: list[str] = []
+def test_missing_columns_are_refused_and_extra_ones_reported(model: TableClassifier, tmp_path: Path) -> None:
+    lines: list[str] = []
     FRAME[["plan", "age"]].assign(zip=1).to_csv(tmp_path / "a.csv", index=False)
-    write_predictions(model, tmp_path / "a.csv", tmp_path / "out.csv", tell=told.append)
-    assert told == ["not used, for the model was fitted without: zip"]
+    write_predictions(model, tmp_path / "a.csv", tmp_path / "out.csv", report=lines.append)
+    assert lines == ["columns not seen in training are not used: zip"]
     assert list(pd.read_csv(tmp_path / "out.csv").columns) == ["row", "score", "label"]
     FRAME[["user_id"]].assign(Plan="a").to_csv(tmp_path / "b.csv", index=False)
     with pytest.raises(
@@ -92,7 +97,7 @@ def test_missing_columns_are_refused_and_extra_ones_told_of(model: TableClassifi
     with pytest.raises(TableError, match="id: expected the name of a column, got 'nobody'"):
         write_predictions(model, tmp_path / "a.csv", tmp_path / "new.csv", ids=["nobody"])
     with pytest.raises(TableError, match="target: expected the name of a column, got 'churn'"):
-        judged(model, tmp_path / "a.csv")
+        scored(model, tmp_path / "a.csv")
     assert not (tmp_path / "new.csv").exists()
 
 
@@ -113,10 +118,10 @@ def test_a_file_that_breaks_off_leaves_the_old_predictions_as_they_were(
 
 def test_rows_without_a_target_are_not_judged(model: TableClassifier, data: Path) -> None:
     FRAME.assign(churn=FRAME["churn"].where(FRAME.index < 50)).to_csv(data, index=False)
-    assert [len(part) for part in judged(model, data)[:2]] == [50, 50]
+    assert [len(part) for part in scored(model, data)[:2]] == [50, 50]
     FRAME.assign(churn=None).to_csv(data, index=False)
     with pytest.raises(TableError, match="target: expected labels in 'churn', got none in"):
-        judged(model, data)
+        scored(model, data)
 
 
 SIGNS = "=+-@＝＋－＠"
@@ -242,3 +247,27 @@ def test_ids_and_names_of_any_kind_come_back_from_the_file(model: TableClassifie
     rows = list(csv.reader(io.StringIO((tmp_path / "out.csv").read_text(), newline="")))
     assert rows[0] == ["row", strange, "'=evil", "score", "label"]
     assert [row[1] for row in rows[1:]] == [f"'{ids[0]}", *ids[1:]]
+
+
+# ---- export --------------------------------------------------------------------------------------------------------
+
+
+RNG2 = np.random.default_rng(0)
+SMALL = pd.DataFrame({"age": RNG2.normal(40, 9, 80), "plan": RNG2.choice(["a", "b"], 80), "left": ["yes", "no"] * 40})
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_an_exported_program_scores_as_the_model_does(tmp_path: Path) -> None:
+    model = TableClassifier("f1", "cross-entropy", "mlp", Recipe(warmup=9, rounds=0)).fit(SMALL, "left")
+    save(model, tmp_path / "model")
+    done = CliRunner().invoke(app, ["export", str(tmp_path / "model"), "--out", str(tmp_path / "left.pt2")])
+    assert done.exit_code == 0, done.output
+    assert "3 features" in done.stdout
+    assert sorted(os.listdir(tmp_path)) == ["left.pt2", "model"]
+    inside = {FEATURE_NAMES: ""}
+    program = torch.export.load(tmp_path / "left.pt2", extra_files=inside).module()
+    assert json.loads(inside[FEATURE_NAMES]) == ["age", "plan = a", "plan = b"]
+    for rows in (1, 3, 80):
+        features = model.pipeline_[0].transform(SMALL.head(rows))
+        scores = program(torch.from_numpy(features)).detach().numpy()
+        np.testing.assert_allclose(scores, model.decision_function(SMALL.head(rows)), atol=1e-9)

@@ -1,4 +1,4 @@
-"""What cells say, however they are stored."""
+"""Cells as numbers, booleans, dates and words, however they are stored."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metricgrad.tabular.cells import FORMATS, dates, flags, form_of_dates, numbers, words
+from metricgrad.tabular.cells import DATE_FORMATS, date_format, dates, flags, numbers, words
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -54,11 +54,11 @@ def test_yes_and_no_are_known_in_the_words_people_use() -> None:
 @settings(max_examples=40)
 @given(
     st.lists(st.datetimes(datetime(1900, 1, 1), datetime(2200, 1, 1)), min_size=1, max_size=20),
-    st.sampled_from(FORMATS[1:]),
+    st.sampled_from(DATE_FORMATS[1:]),
 )
 def test_dates_are_read_in_the_format_they_are_written_in(moments: list[datetime], form: str) -> None:
     texts = pd.Series([moment.strftime(form) for moment in moments])
-    found = form_of_dates(texts, 1.0)
+    found = date_format(texts, 1.0)
     assert found is not None
     expected = [(datetime.strptime(t, form) - datetime(1970, 1, 1)).total_seconds() / 86_400 for t in texts]
     np.testing.assert_allclose(dates(texts, form), expected)
@@ -72,4 +72,4 @@ def test_dates_with_and_without_a_time_zone_are_moments() -> None:
 
 @pytest.mark.parametrize("text", ["A1", "10-20", "x", "2020 was a year", "1/2"])
 def test_what_is_no_date_has_no_format(text: str) -> None:
-    assert form_of_dates(pd.Series([text]), 1.0) is None
+    assert date_format(pd.Series([text]), 1.0) is None

@@ -14,9 +14,9 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from metricgrad.tabular.encoding import FARTHEST, LEVELS, Preparation, prepared
-from metricgrad.tabular.io import TableError
-from metricgrad.tabular.manifest import Field
+from metricgrad.tabular.cells import TableError
+from metricgrad.tabular.encoding import MAX_LEVELS, MAX_SCALED, Preparation
+from metricgrad.tabular.manifest import Field, read_preparation
 from metricgrad.tabular.schema import Column, Schema
 
 
@@ -32,7 +32,9 @@ def test_numbers_are_filled_and_scaled_as_scikit_learn_does(values: list[float |
         return
     filled = SimpleImputer(strategy="median", add_indicator=True).fit_transform(x)
     spread = filled[:, 0].std()
-    expected = StandardScaler().fit_transform(filled[:, :1])[:, 0].clip(-FARTHEST, FARTHEST) if spread > 1e-6 else None
+    expected = (
+        StandardScaler().fit_transform(filled[:, :1])[:, 0].clip(-MAX_SCALED, MAX_SCALED) if spread > 1e-6 else None
+    )
     found = features(pd.DataFrame({"x": x[:, 0]}), x="number")
     assert found.shape[1] == filled.shape[1]
     if expected is not None:
@@ -61,7 +63,7 @@ def test_a_category_of_very_many_levels_keeps_the_most_common() -> None:
     frame = pd.DataFrame({"x": [f"v{i % 90:02}" for i in range(900)] + ["v89"] * 10})
     preparation = Preparation(Schema((Column("x", "category"),))).fit(frame)
     names = list(preparation.get_feature_names_out())
-    assert len(names) == LEVELS + 1
+    assert len(names) == MAX_LEVELS + 1
     assert "x = v89" in names
     assert preparation.transform(frame).sum(axis=1).tolist() == [1] * 910
 
@@ -77,7 +79,7 @@ def test_dates_are_days_month_weekday_and_hour() -> None:
 def test_an_odd_number_is_cut_and_a_missing_one_filled_where_none_was_before() -> None:
     frame = pd.DataFrame({"x": [1.0, 2, 3, 4, 5]})
     found = features(frame, pd.DataFrame({"x": ["1e30", None, "no number", "3"]}), x="number")
-    assert found[:, 0].tolist() == [FARTHEST, 0, 0, 0]
+    assert found[:, 0].tolist() == [MAX_SCALED, 0, 0, 0]
 
 
 def test_columns_are_found_by_name_in_any_order_and_missing_ones_are_named() -> None:
@@ -91,7 +93,7 @@ def test_columns_are_found_by_name_in_any_order_and_missing_ones_are_named() -> 
 
 
 def test_a_table_with_nothing_to_learn_from_is_refused() -> None:
-    with pytest.raises(TableError, match="expected a column to learn from, got none: dropped, one value only: a"):
+    with pytest.raises(TableError, match="expected a column to learn from, got none: dropped, a single value: a"):
         Preparation().fit(pd.DataFrame({"a": [1, 1]}))
 
 
@@ -112,7 +114,7 @@ def test_what_was_learned_comes_back_from_json(columns: dict[str, list[Any]]) ->
     except TableError:
         return
     state = json.loads(json.dumps(preparation.state(), allow_nan=False))
-    again = prepared(preparation.schema_, Field(state)).transform(frame)
+    again = read_preparation(preparation.schema_, Field(state)).transform(frame)
     assert np.isfinite(again).all()
     np.testing.assert_array_equal(again, preparation.transform(frame))
 
@@ -132,13 +134,13 @@ def test_what_was_learned_comes_back_from_json(columns: dict[str, list[Any]]) ->
 def test_a_state_that_cannot_be_is_refused(change: dict[str, Any]) -> None:
     preparation = Preparation().fit(pd.DataFrame({"a": [1, 2, 4]}))
     with pytest.raises(ValueError, match=r"\[0\]\.(kind|form|scale|fill\[0\]|centre|name): expected"):
-        prepared(preparation.schema_, Field(json.loads(json.dumps([{**preparation.state()[0], **change}]))))
+        read_preparation(preparation.schema_, Field(json.loads(json.dumps([{**preparation.state()[0], **change}]))))
 
 
 def test_cells_are_read_in_the_format_of_the_table_fitted_on_whatever_the_new_ones_look_like() -> None:
     seen = pd.DataFrame({"x": ["1.234,5 €", "2.000 €", "3,25 €", "17,5 €"], "y": ["5%", "10%", "15%", "20%"]})
     preparation = Preparation().fit(seen)
-    again = prepared(preparation.schema_, Field(json.loads(json.dumps(preparation.state()))))
+    again = read_preparation(preparation.schema_, Field(json.loads(json.dumps(preparation.state()))))
     new = pd.DataFrame({"x": ["1,234", "1.234", "1234.5", "$5"], "y": ["5", "1,5%", "7.5 %", "10%"]})
     read = pd.DataFrame({"x": [1.234, 1234, None, None], "y": [None, None, 7.5, 10]})
     np.testing.assert_array_equal(again.transform(new), preparation.transform(read))

@@ -24,13 +24,16 @@ from typer.testing import CliRunner
 
 from metricgrad.cli.app import app
 from metricgrad.tabular import io as reading
-from metricgrad.tabular import unpacking
+from metricgrad.tabular import io as table_io
+from metricgrad.tabular import text_files
+from metricgrad.tabular.cells import TableError
 from metricgrad.tabular.encoding import values
-from metricgrad.tabular.io import MISSING, TableError, read_chunks, read_table
+from metricgrad.tabular.io import read_chunks, read_table
 from metricgrad.tabular.schema import infer_columns
+from metricgrad.tabular.text_files import MISSING
 
 FRAME = pd.DataFrame({"a": [1, 2, 3], "b": ["x", "y, z", 'quo"te'], "c": [0.5, None, -2.25]})
-TEXT = pd.DataFrame({"a": ["1", "2", "3"], "b": FRAME["b"], "c": ["0.5", None, "-2.25"]}, dtype="str")
+MAX_TEXT = pd.DataFrame({"a": ["1", "2", "3"], "b": FRAME["b"], "c": ["0.5", None, "-2.25"]}, dtype="str")
 words = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0\ufeff"), max_size=8)
 names = st.lists(words.filter(lambda name: name.strip() == name and name), min_size=2, max_size=4, unique=True)
 
@@ -63,7 +66,7 @@ def test_text_is_read_whatever_parts_its_cells_and_whatever_it_is_packed_in(
             archive.writestr("folder/data.csv", content)
             archive.writestr("__MACOSX/data.csv", "x")
         content = packed.getvalue()
-    pd.testing.assert_frame_equal(read_table(written(tmp_path, content, "no-ending")), TEXT)
+    pd.testing.assert_frame_equal(read_table(written(tmp_path, content, "no-ending")), MAX_TEXT)
 
 
 @pytest.mark.parametrize("kind", ["parquet", "feather"])
@@ -81,7 +84,7 @@ def test_standard_input_is_read_by_the_name_of_a_dash(monkeypatch: pytest.Monkey
         buffer = io.BytesIO(as_csv())
 
     monkeypatch.setattr(sys, "stdin", Stdin)
-    pd.testing.assert_frame_equal(read_table("-"), TEXT)
+    pd.testing.assert_frame_equal(read_table("-"), MAX_TEXT)
 
 
 @given(names, st.lists(st.lists(words, min_size=4, max_size=4), min_size=1, max_size=6), st.integers(1, 3))
@@ -140,7 +143,7 @@ def test_one_wrong_byte_far_down_makes_a_file_latin_1(tmp_path: Path) -> None:
         (b"a,b\n", "expected at least one row, got a header only"),
         (b"a,b\n1,2\n3\n", r"row 3: expected 2 cells, as the header has, got 1: '3'"),
         (b"a,b\n1,2\n3,4,5\n", r"row 3: expected 2 cells, as the header has, got 3: '3,4,5'"),
-        (b"a,b,a\n1,2,3\n", "expected every column name once, got 'a' more than once"),
+        (b"a,b,a\n1,2,3\n", "expected unique column names, got 'a' more than once"),
         (b"PAR1 and then nothing", "expected a table, got"),
         (b"ARROW1 and then nothing", "expected a table, got"),
         (gzip.compress(b"a,b\n1,2\n")[:-6], "expected a complete gzip or zip file"),
@@ -250,7 +253,7 @@ def test_a_file_cut_or_overwritten_in_the_middle_is_not_complete(tmp_path: Path,
 def test_a_small_file_that_unpacks_to_a_large_one_is_refused_before_it_fills_the_disk(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unpacking, "RATIO_FROM", 1 << 16)
+    monkeypatch.setattr(table_io, "RATIO_FROM", 1 << 16)
     path = written(tmp_path, packed(kind, b"a,b\n" + b"0,0\n" * 1_000_000))
     size = path.stat().st_size
     limit = max(1 << 16, 100 * size)
@@ -265,11 +268,11 @@ def test_a_small_file_that_unpacks_to_a_large_one_is_refused_before_it_fills_the
 
 
 def test_unpacking_stops_at_the_limit_and_a_size_that_is_allowed_is_read() -> None:
-    source, limit = io.BytesIO(bytes(3_000_000)), unpacking.unpacked_limit(10, 0.001)
-    with pytest.raises(unpacking.TooLargeError):
-        unpacking.Unpacked(source, limit).readall()
+    source, limit = io.BytesIO(bytes(3_000_000)), table_io.unpacked_limit(10, 0.001)
+    with pytest.raises(table_io.TooLargeError):
+        table_io.Unpacked(source, limit).readall()
     assert source.tell() < 1_200_000
-    assert len(unpacking.Unpacked(io.BytesIO(bytes(1_000_000)), limit).readall()) == 1_000_000
+    assert len(table_io.Unpacked(io.BytesIO(bytes(1_000_000)), limit).readall()) == 1_000_000
 
 
 @pytest.mark.parametrize("given_limit", ["many", "0", "-1", "nan", "inf"])
@@ -303,7 +306,7 @@ def test_the_limit_of_the_csv_module_is_left_as_it_was(tmp_path: Path) -> None:
 
 
 def test_rows_and_headers_that_are_too_long_are_named_as_that(tmp_path: Path) -> None:
-    long = b"x" * (3 * reading.BLOCKS[-1])
+    long = b"x" * (3 * text_files.BLOCK_SIZES[-1])
     with pytest.raises(TableError, match="expected rows of at most 33,554,432 bytes, got a longer one after row 2"):
         read_table(written(tmp_path, b"a,b\n1,2\n1," + long + b"\n"))
     with pytest.raises(TableError, match="expected a header of at most 8,388,608 bytes, got a longer one"):
@@ -347,7 +350,7 @@ def test_columns_of_plain_numbers_come_as_numbers_where_text_is_not_asked_for(tm
 def test_a_column_that_holds_text_further_down_is_all_text(
     tmp_path: Path, end: str, encoding: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "ROWS", 40)
+    monkeypatch.setattr(reading, "CHUNK_ROWS", 40)
     rows = [f"{i},{'1.234' if i < 90 else '1.234.567'},{i}é" for i in range(100)]
     path = written(tmp_path, (end.join(["a,b,c", *rows]) + end).encode(encoding))
     frame = read_table(path, text_columns=[])

@@ -1,4 +1,4 @@
-"""Numbers as people and spreadsheets write them."""
+"""Numbers with currency, percent and thousands marks."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metricgrad import Recipe, TableClassifier, load, save
-from metricgrad.tabular.cells import numbers
+from metricgrad.tabular.cells import BLANKS, CURRENCY, DECIMALS, NumberFormat, numbers
 from metricgrad.tabular.io import read_table
-from metricgrad.tabular.number_formats import BLANKS, CURRENCY, DECIMALS, NumberFormat
 from metricgrad.tabular.schema import Column, infer_columns
 
 GROUPS = {"decimal point": ["", ",", "'", "’", *BLANKS], "decimal comma": ["", ".", "'", "’", *BLANKS]}
@@ -237,7 +236,7 @@ def test_codes_phones_versions_addresses_and_dates_are_no_numbers(cells: list[st
     assert column(cells).kind == kind
 
 
-def test_formatted_whole_numbers_that_tell_rows_apart_are_an_id() -> None:
+def test_formatted_integers_that_identify_rows_are_an_id() -> None:
     assert column([f"{i * 37 % 9973:,}" for i in range(100)], "customer_id") == Column("customer_id", "id")
 
 

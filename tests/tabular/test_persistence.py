@@ -1,4 +1,4 @@
-"""The model folder: equal predictions, nothing half written, and nothing in it is ever run."""
+"""The model folder: equal predictions, never half written, and nothing in it is ever run; the model card."""
 
 from __future__ import annotations
 
@@ -25,9 +25,19 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 import metricgrad
-from metricgrad import Recipe, TableClassifier, black_box, load, save
-from metricgrad.tabular import persistence as folder_module
-from metricgrad.tabular.persistence import CARD, FILES, ROUNDS, STATE, WEIGHTS, check_free, save_or_rescue
+from metricgrad import Recipe, TableClassifier, black_box, get_metric, load, save
+from metricgrad.reporting import plots
+from metricgrad.tabular.persistence import (
+    CARD,
+    FILES,
+    MAX_CARD_COLUMNS,
+    MAX_SAVED_ROUNDS,
+    STATE,
+    WEIGHTS,
+    check_free,
+    model_card,
+    save_or_rescue,
+)
 
 DATA = Path(__file__).parents[1] / "data"
 QUICK = Recipe(warmup=30, rounds=0, learning_rate=0.05)
@@ -91,7 +101,7 @@ def test_another_process_loads_it_too(folder: Path, model: TableClassifier) -> N
 
 
 def test_a_folder_holds_weights_json_a_card_and_a_picture_and_no_pickle(folder: Path) -> None:
-    assert {path.name for path in folder.iterdir()} == FILES
+    assert {path.name for path in folder.iterdir()} == set(FILES)
     assert json.loads((folder / STATE).read_text())["format"] == 1
     assert set(load_file(folder / WEIGHTS)) >= {"centre", "scale"}
     assert (folder / "validation.png").read_bytes().startswith(b"\x89PNG")
@@ -134,8 +144,8 @@ def test_a_picture_that_cannot_be_drawn_costs_no_model(
     def broken(*given: Any) -> Any:
         raise RuntimeError("no font")
 
-    monkeypatch.setattr(folder_module, "plot_convergence", broken)
-    with pytest.warns(UserWarning, match="the curve of the training could not be drawn: no font"):
+    monkeypatch.setattr(plots, "plot_convergence", broken)
+    with pytest.warns(UserWarning, match="the training curve could not be drawn: no font"):
         folder = save(model, tmp_path / "model")
     assert load(folder).score(FRAME) == model.score(FRAME)
 
@@ -148,12 +158,12 @@ def test_numbers_of_numpy_in_a_recipe_are_saved(tmp_path: Path) -> None:
 def test_of_a_long_history_the_best_the_last_and_some_in_between_are_saved(tmp_path: Path) -> None:
     long = fitted()
     done = long.model_.history_[-1]
-    losses = [0.5] * (2 * ROUNDS)
+    losses = [0.5] * (2 * MAX_SAVED_ROUNDS)
     losses[77] = 0.25
     long.model_.history_ = [replace(done, steps=n, validation=loss) for n, loss in enumerate(losses)]
     kept = load(save(long, tmp_path / "model")).model_.history_
-    assert len(kept) <= ROUNDS
-    assert (kept[0].steps, kept[-1].steps) == (0, 2 * ROUNDS - 1)
+    assert len(kept) <= MAX_SAVED_ROUNDS
+    assert (kept[0].steps, kept[-1].steps) == (0, 2 * MAX_SAVED_ROUNDS - 1)
     assert min(kept, key=lambda each: each.validation).steps == 77
 
 
@@ -170,7 +180,7 @@ def test_a_model_that_cannot_be_loaded_again_is_not_saved(folder: Path) -> None:
 
 def test_a_module_of_the_users_own_is_not_kept(tmp_path: Path) -> None:
     own = fitted(model=lambda features: torch.nn.Linear(features, 1))
-    with pytest.raises(ValueError, match="model: expected mlp, small, linear to be kept without code"):
+    with pytest.raises(ValueError, match="model: expected mlp, small, linear, which can be saved without code"):
         save(own, tmp_path / "model")
     assert not list(tmp_path.iterdir())
 
@@ -245,9 +255,9 @@ def test_a_model_whose_folder_cannot_be_written_any_more_is_saved_elsewhere(
     assert load(next((tmp_path / "temporary").iterdir())).score(FRAME) == model.score(FRAME)
 
 
-def test_what_cannot_be_saved_anywhere_is_said_as_it_is(tmp_path: Path) -> None:
+def test_a_model_that_cannot_be_saved_anywhere_raises_the_first_error(tmp_path: Path) -> None:
     own = fitted(model=lambda features: torch.nn.Linear(features, 1))
-    with pytest.raises(ValueError, match="model: expected mlp, small, linear to be kept without code"):
+    with pytest.raises(ValueError, match="model: expected mlp, small, linear, which can be saved without code"):
         save_or_rescue(own, tmp_path / "model")
 
 
@@ -425,7 +435,7 @@ def test_what_is_no_model_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="expected a model folder, got nothing at"):
         load(tmp_path)
     (tmp_path / STATE).write_text('{"format": 99}')
-    with pytest.raises(ValueError, match="format: expected 1, or the version of metricgrad that wrote it, got 99"):
+    with pytest.raises(ValueError, match="format: expected 1, the format of this version of metricgrad, got 99"):
         load(tmp_path)
 
 
@@ -442,3 +452,41 @@ def test_a_state_of_another_version_may_know_more_or_less_of_the_training(folder
 def test_the_public_names_are_these() -> None:
     assert metricgrad.load is load
     assert metricgrad.save is save
+
+
+# ---- the model card ------------------------------------------------------------------------------------------------
+
+
+BRIEF = Recipe(warmup=9, rounds=0)
+
+
+def test_a_card_says_metric_threshold_data_columns_versions_and_how_to_load() -> None:
+    frame = pd.DataFrame({"age": np.arange(60) % 7, "all": 1, "left": ["yes", "no", "no"] * 20})
+    model = TableClassifier("f1", model="linear", recipe=BRIEF).fit(frame, "left")
+    card = model_card(model, get_metric("f1"), {"metricgrad": "1.2.3", "commit": ""})
+    for part in (
+        "# A model of left, trained for F1",
+        f"**F1 {1 - model.model_.validation_loss_:.4f}** on the validation rows",
+        "Positive is yes, negative no",
+        f"Threshold on the network's raw scores: {model.model_.threshold_:.6g}",
+        "Trained on 60 rows, 20 of them positive, 1 features.",
+        "![The metric on the validation rows during training](validation.png)",
+        'model = metricgrad.load("this-folder")',
+        "| age | number |",
+        "| all | not used: a single value |",
+        "- metricgrad 1.2.3",
+    ):
+        assert part in card
+    assert "commit" not in card
+
+
+def test_names_of_any_kind_are_escaped() -> None:
+    strange = "<img src=x onerror=alert(1)>|a\nb [c](javascript:1) `d` *e*"
+    frame = pd.DataFrame({strange: np.arange(60) % 7, **{f"n{i}": np.arange(60) % 5 for i in range(MAX_CARD_COLUMNS)}})
+    model = TableClassifier("f1", model="linear", recipe=BRIEF).fit(frame, np.tile(["<b>", "no", "no"], 20))
+    card = model_card(model, get_metric("f1"), {})
+    row = r"| &lt;img src=x onerror=alert(1)&gt;\|a b \[c\](javascript:1) \`d\` \*e\* | number |"
+    assert row in card.splitlines()
+    assert "<img" not in card
+    assert "Positive is &lt;b&gt;" in card
+    assert "| 1 more | |" in card

@@ -1,4 +1,4 @@
-"""What columns are, told from their cells."""
+"""Kinds of columns, inferred from their cells."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metricgrad.tabular.io import TableError
+from metricgrad.tabular.cells import TableError
 from metricgrad.tabular.schema import DROPPED, USED, Column, infer_columns
 
 N = 100
@@ -55,7 +55,7 @@ def test_a_column_is_what_its_cells_say(cells: Any, kind: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["id", "customer_id", "customerId", "UUID", "row", "unnamed_1", "order key"])
-def test_whole_numbers_of_every_row_are_an_id_by_name(name: str) -> None:
+def test_integers_unique_to_every_row_are_an_id_by_name(name: str) -> None:
     once = np.random.default_rng(0).permutation(N) * 7
     assert kind_of(once, name) == "id"
     assert kind_of(once, "income") == "number"
@@ -70,20 +70,20 @@ def test_columns_asked_to_be_ignored_are() -> None:
         infer_columns(pd.DataFrame({"a": [1, 2]}), ignore=["c"])
 
 
-def test_what_was_inferred_is_said_in_lines() -> None:
+def test_what_was_inferred_is_described_in_lines() -> None:
     frame = pd.DataFrame({f"n{i}": range(3, 3 + 2 * N, 2) for i in range(10)}) * 0.5
     frame = frame.assign(all=1, user_id=[f"u{i}" for i in range(N)], age=["7"] * 98 + ["8", "old"])
     said = infer_columns(frame).describe()
     assert said == [
         "numbers: n0, n1, n2, n3, n4, n5, n6, n7 and 3 more",
-        "dropped, one value only: all",
-        "dropped, every row has its own value, as an id has: user_id",
+        "dropped, a single value: all",
+        "dropped, unique values, like an id: user_id",
         "age: 1 cells could not be parsed as numbers and are treated as missing",
     ]
     assert infer_columns(frame).ids == ["user_id"]
 
 
-def test_a_name_of_several_lines_is_said_in_one() -> None:
+def test_a_name_of_several_lines_is_shown_on_one() -> None:
     said = infer_columns(pd.DataFrame({"a\nb\x1b[31m": [1, 2, 2]})).describe()
     assert said == ["numbers: 'a\\nb\\x1b[31m'"]
 

@@ -1,4 +1,4 @@
-"""Strangers' model folders: whatever they hold is refused at once, by file, field, expectation and value."""
+"""Untrusted model folders: damaged or forged content is refused at once, by file, field, expectation and value."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ CASES: list[tuple[list[Any], Any, str]] = [
     (["preparation", 0, "fill"], [1, 2], r"preparation\[0\].fill: expected a list of at most 1"),
     (["preparation", 1, "levels", 0], "\ud800", r"levels\[0\]: expected text of at most 100,000 characters of Unicode"),
     (["preparation"], [], r"preparation: expected an encoder for each of 3 columns used, got a list of 0"),
-    (["columns", 0, "name"], "plan", r"expected every column name once, got 'plan' more than once"),
+    (["columns", 0, "name"], "plan", r"expected unique column names, got 'plan' more than once"),
     (["columns", 0, "stray"], -1, r"columns\[0\].stray: expected an integer of at least 0, got -1"),
     (["target", "positive"], "no", r"target.positive: expected a label other than the negative one, got 'no'"),
     (["target", "positive"], " ", r"target.positive: expected a label other than the negative one, got ' '"),
@@ -281,7 +281,7 @@ def test_weights_of_another_model_are_refused_by_their_hash(folder: Path, model:
     other = TableClassifier("f1", "cross-entropy", "small", Recipe(warmup=8, rounds=0)).fit(FRAME, "left")
     elsewhere = save(other, folder.parent / "other")
     (folder / WEIGHTS).write_bytes((elsewhere / WEIGHTS).read_bytes())
-    refused(folder, "weights.safetensors: expected the SHA-256 [0-9a-f]{64}, as the manifest says, got [0-9a-f]{64}")
+    refused(folder, "weights.safetensors: expected the SHA-256 [0-9a-f]{64} of the manifest, got [0-9a-f]{64}")
 
 
 def test_a_function_called_as_a_metric_of_several_classes_is_only_a_name(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""A table as it comes to a fitted model: what is inferred, how rows are split, what is refused."""
+"""From a raw table to a fitted model: what is inferred, how rows are split, what is refused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.metrics import f1_score
 
 from metricgrad import Recipe, TableClassifier
-from metricgrad.tabular.io import TableError
+from metricgrad.tabular.cells import TableError
 from metricgrad.training.splits import group_part, latest_part
 
 N = 300
@@ -44,15 +44,15 @@ def quick(metric: Any = "f1", **how: Any) -> TableClassifier:
 FRAME = table()
 
 
-def test_a_table_is_learned_and_what_was_inferred_is_said() -> None:
+def test_a_table_is_learned_and_what_was_inferred_is_noted() -> None:
     model = quick().fit(FRAME, "churn")
     assert model.classes_.tolist() == ["no", "yes"]
     assert model.notes_ == [
-        f"target churn: 'yes' is positive (it says yes), {(FRAME['churn'] == 'yes').sum()} of 300 rows, against 'no'",
+        f"target churn: 'yes' is positive (it means yes), {(FRAME['churn'] == 'yes').sum()} of 300 rows, against 'no'",
         "numbers: age, household, weight",
         "categories: plan",
         "dates: joined",
-        "dropped, every row has its own value, as an id has: customer_id",
+        "dropped, unique values, like an id: customer_id",
     ]
     unseen = table(seed=1)
     assert set(model.predict(unseen)) == {"no", "yes"}
@@ -164,9 +164,7 @@ def validated_by(frame: pd.DataFrame, by: dict[str, str]) -> np.ndarray:
 
 
 def test_three_classes_name_the_estimator_for_them() -> None:
-    with pytest.raises(
-        TableError, match=r"expected two classes in 'plan', got 3: .* or train MetricClassifier for sev"
-    ):
+    with pytest.raises(TableError, match=r"expected two classes in 'plan', got 3: .* or use MetricClassifier for sev"):
         quick().fit(FRAME, "plan")
 
 
@@ -181,7 +179,7 @@ def test_fields_of_the_recipe_are_parameters() -> None:
     [
         ({"y": "chrun"}, "target: expected the name of a column, got 'chrun'; did you mean 'churn'"),
         ({"groups": "house"}, "group: expected the name of a column, got 'house'"),
-        ({"groups": "household", "times": "joined"}, "time: expected none where rows are split by group"),
+        ({"groups": "household", "times": "joined"}, "time: expected none with groups"),
         ({"times": "plan"}, "time: expected a number or a date in every row, got"),
         ({"times": "age"}, "time: expected a number or a date in every row, got 'nan'"),
         ({"sample_weight": "plan"}, "weights: expected a number of at least 0 in every row, got '"),
@@ -199,20 +197,20 @@ def test_bad_arguments_are_named(arguments: dict[str, Any], message: str) -> Non
 
 
 def test_a_frame_with_two_columns_of_a_name_is_refused() -> None:
-    with pytest.raises(TableError, match="expected every column name once, got 'age' more than once"):
+    with pytest.raises(TableError, match="expected unique column names, got 'age' more than once"):
         quick().fit(FRAME.rename(columns={"plan": "age"}), "churn")
 
 
 def test_a_column_that_gives_the_target_away_is_warned_of() -> None:
     frame = FRAME.assign(closed=np.where(FRAME["churn"] == "yes", "2020-01-01", None))
-    with pytest.warns(UserWarning, match=r"'closed' alone tells the target \(AUC 1.0000\): was it filled in later"):
+    with pytest.warns(UserWarning, match=r"'closed' alone predicts the target \(AUC 1.0000\): ignore it if"):
         quick().fit(frame, "churn")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         quick(ignore=["closed"]).fit(frame, "churn")
 
 
-def test_few_positives_are_said_to_be_few() -> None:
+def test_few_positives_are_noted() -> None:
     frame = table(40)
     assert any("few positives" in note for note in quick().fit(frame, "churn").notes_)
 

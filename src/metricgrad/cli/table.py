@@ -1,4 +1,4 @@
-"""The commands for people with a table: fit, predict, evaluate, export. Imports sit inside, as in `app.py`."""
+"""The commands for a table of your own: fit, compare, predict, evaluate, export. Imports sit inside, as in `app.py`."""
 
 from __future__ import annotations
 
@@ -10,21 +10,26 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from metricgrad.reporting.terminal import echo
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from metricgrad.evaluation.comparison_result import ComparisonResult
+
 Data = Annotated[str, typer.Argument(help="CSV, TSV, Parquet, Feather, gzip or zip of them, or -.", show_default=False)]
-Folder = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder that fit has written.", show_default=False)]
-Weights = Annotated[str | None, typer.Option(metavar="COL", help="Column that says how much each row counts.")]
+Folder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder written by fit.", show_default=False)]
+Weights = Annotated[str | None, typer.Option(metavar="COL", help="Column of row weights.")]
 Target = Annotated[str, typer.Option(metavar="COL", help="Column to predict.", show_default=False)]
-Positive = Annotated[str | None, typer.Option(metavar="LABEL", help="The positive class; inferred.")]
-Ignored = Annotated[list[str] | None, typer.Option(metavar="COL", help="Column to leave out; again for more.")]
+Positive = Annotated[str | None, typer.Option(metavar="LABEL", help="Positive class; inferred by default.")]
+Ignored = Annotated[list[str] | None, typer.Option(metavar="COL", help="Column to leave out; may be repeated.")]
 Network = Annotated[str, typer.Option(help="mlp, small or linear.")]
-Method = Annotated[str, typer.Option(help="sl-r, sl-s, sl-u or a baseline such as cross-entropy.")]
-How = Annotated[str, typer.Option(help="default or paper, and changes: rounds=100,warmup=300.")]
+Method = Annotated[str, typer.Option(help="sl-r, sl-s, sl-u, or a baseline such as cross-entropy.")]
+How = Annotated[str, typer.Option(help="default or paper, and changed fields: rounds=100,warmup=300.")]
 Judge = Annotated[
     str,
     typer.Option(
@@ -41,15 +46,21 @@ def fit(
     positive: Positive = None,
     ignore: Ignored = None,
     weights: Weights = None,
-    group: Annotated[str | None, typer.Option(metavar="COL", help="Keep rows of a group on one side.")] = None,
-    time: Annotated[str | None, typer.Option(metavar="COL", help="Validate on the latest rows.")] = None,
+    group: Annotated[
+        str | None, typer.Option(metavar="COL", help="Column of groups; no group is on both sides of the split.")
+    ] = None,
+    time: Annotated[
+        str | None, typer.Option(metavar="COL", help="Column of times; the latest rows are the validation rows.")
+    ] = None,
     model: Network = "mlp",
     method: Method = "sl-r",
     recipe: How = "default",
-    seed: Annotated[int, typer.Option(min=0, help="Of the split, the network and the draws.")] = 0,
-    time_limit: Annotated[float | None, typer.Option(metavar="SECONDS", help="Stop training, keep the best.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the split, the network and the sets.")] = 0,
+    time_limit: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Stop training then, and keep the best model.")
+    ] = None,
 ) -> None:
-    """Train a model for a metric on your own table; Ctrl-C keeps the best so far."""
+    """Train a model for a metric on a table; Ctrl-C stops and keeps the best model so far."""
     from metricgrad.metrics.parse import read_metric
     from metricgrad.tabular.io import read_table
     from metricgrad.tabular.persistence import check_free, save_or_rescue
@@ -69,15 +80,16 @@ def fit(
         verbose=True,
     )
     labels = [name for name in (target, weights, group, time) if name is not None]
-    with _told():
+    with _notes_shown():
         classifier.fit(read_table(data, text_columns=labels), target, sample_weight=weights, groups=group, times=time)
     save_or_rescue(classifier, out)
     inner = classifier.model_
     if inner.interrupted_:
-        echo("training was stopped before its end; the best model until then is kept")
+        echo("training was stopped early; the best model so far is kept")
     if inner.verdict_ is not None:
         echo(str(inner.verdict_))
-    echo(f"{judge.shown(inner.validation_loss_)} on validation rows, which also chose checkpoint and threshold")
+    shown = judge.shown(inner.validation_loss_)
+    echo(f"{shown} on the validation rows, which also chose the checkpoint and the threshold")
     echo(f"The model is in {out}: metricgrad predict {out} DATA, or metricgrad.load({str(out)!r}).")
 
 
@@ -85,38 +97,38 @@ def predict(
     model: Folder,
     data: Data,
     out: Annotated[str, typer.Option(help="CSV file to write; - is standard output.")] = "-",
-    id: Annotated[list[str] | None, typer.Option(metavar="COL", help="Column to carry over; again for more.")] = None,
+    id: Annotated[list[str] | None, typer.Option(metavar="COL", help="Column to copy; may be repeated.")] = None,
 ) -> None:
     """Score the rows of a file of any size: row number, ids, score and label; a score of at least 0 is positive."""
     from metricgrad.tabular.batch_predict import write_predictions
     from metricgrad.tabular.persistence import load
 
-    rows = write_predictions(load(model), data, out, id or (), tell=_aside)
+    rows = write_predictions(load(model), data, out, id or (), report=_aside)
     _aside(f"{rows:,} rows scored" + ("" if out == "-" else f", in {out}"))
 
 
 def evaluate(
     model: Folder,
     data: Data,
-    metric: Annotated[str | None, typer.Option(help="Judge by another metric as well.")] = None,
+    metric: Annotated[str | None, typer.Option(help="Another metric to compute.")] = None,
     weights: Weights = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Judge a model by rows that have the target: the metric it was trained for, and those of the paper."""
+    """Evaluate a model on rows that have the target: the metric it was trained for, and those of the paper."""
     from rich.table import Table
 
     from metricgrad.metrics.parse import read_metric
     from metricgrad.metrics.registry import PAPER
     from metricgrad.reporting.screen import Screen
-    from metricgrad.tabular.batch_predict import judged
+    from metricgrad.tabular.batch_predict import scored
     from metricgrad.tabular.persistence import load
 
     loaded = load(model)
     own = [] if metric and ".py:" in str(loaded.metric) else [loaded.metric]
     asked = [read_metric(spec, run_code=spec == metric) for spec in (*([metric] if metric else []), *own, *PAPER)]
-    scores, targets, heavy = judged(loaded, data, weights, tell=_aside)
-    known = {judge.name: judge for judge in asked}
-    values = {name: float(judge.value(judge(scores, targets, heavy))) for name, judge in known.items()}
+    scores, targets, row_weights = scored(loaded, data, weights, report=_aside)
+    known = {each.name: each for each in asked}
+    values = {name: float(each.value(each(scores, targets, row_weights))) for name, each in known.items()}
     found = scores >= 0
     counts = {
         "rows": len(targets),
@@ -130,45 +142,115 @@ def evaluate(
         echo(json.dumps({"metrics": values, **counts}))
         return
     table = Table("metric", "value", title=f"{counts['rows']:,} rows, {counts['positive']:,} positive")
-    for name, judge in known.items():
-        table.add_row(judge.label + ("" if judge.higher_is_better else " (lower is better)"), f"{values[name]:.4f}")
+    for name, each in known.items():
+        table.add_row(each.label + ("" if each.higher_is_better else " (lower is better)"), f"{values[name]:.4f}")
     Screen().print(table)
     echo(", ".join(f"{name} {counts[name]:,}" for name in ("tp", "fp", "fn", "tn")))
 
 
 def export(
     model: Folder,
-    out: Annotated[Path, typer.Option(help="File to write, of the kind torch.export.load reads.")] = Path("model.pt2"),
+    out: Annotated[Path, typer.Option(help="File to write, for torch.export.load.")] = Path("model.pt2"),
 ) -> None:
-    """Write the network of a model as a program of torch that needs no metricgrad; it takes prepared features."""
-    from metricgrad.tabular.export import export as exported
+    """Export the network of a model as a torch program that needs no metricgrad; it takes prepared features."""
+    from metricgrad.tabular.batch_predict import export as exported
     from metricgrad.tabular.persistence import load
 
     loaded = load(model)
     exported(loaded, out)
     features = len(loaded.pipeline_[0].get_feature_names_out())
-    echo(f"{out} takes {features:,} features a row, named in the file, and gives scores; at least 0 is positive.")
+    echo(f"{out} takes {features:,} features per row, named in the file, and returns scores; at least 0 is positive.")
 
 
-# ---- what is said and read -----------------------------------------------------------------------------------------
+def compare(
+    data: Data,
+    target: Target,
+    metric: Judge = "f1",
+    out: Annotated[Path, typer.Option(help="Folder for the page and the numbers.")] = Path("metricgrad-compare"),
+    positive: Positive = None,
+    ignore: Ignored = None,
+    group: Annotated[
+        str | None, typer.Option(metavar="COL", help="Column of groups; no group is in two parts of a split.")
+    ] = None,
+    baselines: Annotated[str | None, typer.Option(help="Names separated by commas, the reference first.")] = None,
+    splits: Annotated[int, typer.Option(min=2, help="Number of random splits.")] = 6,
+    model: Network = "mlp",
+    method: Method = "sl-r",
+    recipe: How = "default",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the first split; later ones count up from it.")] = 0,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Splits at a time; default: one per core.")] = None,
+    rivals: Annotated[str | None, typer.Option(hidden=True)] = None,
+) -> None:
+    """Compare training for the metric with cross-entropy and other baselines on a table, over many splits."""
+    from metricgrad import compare as compared
+    from metricgrad.evaluation.report import write_comparison
+    from metricgrad.metrics.parse import read_metric
+    from metricgrad.reporting.atomic import write_whole
+    from metricgrad.reporting.screen import Screen
+    from metricgrad.tabular.io import read_table
+
+    if rivals is not None:
+        echo("--rivals is deprecated: use --baselines", err=True)
+        baselines = rivals
+    result = compared(
+        read_table(data),
+        target,
+        read_metric(metric, run_code=True),
+        method=method,
+        baselines=None if baselines is None else [name.strip() for name in baselines.split(",") if name.strip()],
+        model=model,
+        recipe=recipe_of(recipe),
+        groups=group,
+        splits=splits,
+        positive=positive,
+        ignore=ignore or (),
+        random_state=seed,
+        n_jobs=jobs,
+        name="standard input" if data == "-" else Path(data).name,
+        verbose=True,
+    )
+    write_comparison(result, out / "index.html", command_line())
+    write_whole(out / "trials.csv", result.table().to_csv(index=False))
+    for remark in result.remarks:
+        echo(remark)
+    Screen().print(_comparison_table(result))
+    echo(result.verdict)
+    echo(f"The page and every number are in {out}: open {out / 'index.html'}.")
 
 
-def _aside(said: str) -> None:
-    """Say something that is not the result."""
-    echo(said, err=True)
+def _comparison_table(result: ComparisonResult) -> Table:
+    from rich.table import Table
+
+    summary = result.summary()
+    table = Table(title=f"{result.metric.label} on test rows, {len(result.splits)} splits (95 % intervals)")
+    table.add_column("method", no_wrap=True)
+    for heading in summary.columns:
+        table.add_column(str(heading), justify="right")
+    for name, row in summary.iterrows():
+        known, spread, *ahead, seconds = row
+        table.add_row(str(name), f"{known:.4f}", f"{spread:.4f}", *ahead, f"{seconds:.0f}")
+    return table
+
+
+# ---- messages and options ------------------------------------------------------------------------------------------
+
+
+def _aside(line: str) -> None:
+    """Print something that is not the result."""
+    echo(line, err=True)
 
 
 class _Echo(logging.Handler):
-    """Says what the package notes, as it comes."""
+    """Prints the log of the package."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Say one note."""
+        """Print one record."""
         echo(record.getMessage())
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """Say notes and warnings of the package as they come, a line each."""
+def _notes_shown() -> Iterator[None]:
+    """Print notes and warnings of the package when they occur, one line each."""
     log, echo = logging.getLogger("metricgrad"), _Echo(logging.INFO)
     level = log.level
     log.addHandler(echo)
@@ -189,25 +271,25 @@ def _warned(message: Warning | str, *rest: Any, **named: Any) -> None:
 
 
 def command_line() -> str:
-    """Write down how this program was called."""
+    """Return the command line of this process."""
     return shlex.join(["metricgrad", *sys.argv[1:]])
 
 
 def recipe_of(text: str) -> Any:
-    """Read a recipe: a name, changes of its fields, or both: `default,rounds=100`."""
+    """Parse a recipe: a name, changed fields, or both: `default,rounds=100`."""
     from metricgrad.training.recipe import get_recipe
 
     name, changes = "default", {}
     for part in text.split(","):
         field, equals, value = (piece.strip() for piece in part.partition("="))
         if equals:
-            changes[field] = _number(value)
+            changes[field] = _value(value)
         else:
             name = field
     return get_recipe(name, **changes)
 
 
-def _number(text: str) -> Any:
+def _value(text: str) -> Any:
     for kind in (int, float):
         try:
             return kind(text)

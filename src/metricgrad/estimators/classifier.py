@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from metricgrad.estimators.cross_validation import check_folds, cross_validated
 from metricgrad.estimators.held_out import Joined, is_table, joined
-from metricgrad.estimators.labels import checked_columns, known_labels, learn_labels, namesake, positive_class, suited
+from metricgrad.estimators.labels import checked_columns, known_labels, learn_labels, positive_class
 from metricgrad.estimators.metric_estimator import (
     METHODS,
     Array,
@@ -33,7 +33,7 @@ from metricgrad.estimators.metric_estimator import (
 from metricgrad.losses.binary import BASELINES, TUNED
 from metricgrad.metrics.callable import as_metric
 from metricgrad.metrics.class_decision import best_offsets
-from metricgrad.metrics.registry import Metric
+from metricgrad.metrics.registry import Metric, get_metric
 from metricgrad.metrics.tasks import BINARY, TASKS, Task
 from metricgrad.metrics.thresholds import best_threshold
 from metricgrad.reporting.progress import work_bar
@@ -414,3 +414,31 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         tags.target_tags.multi_output = task.name == "multilabel"
         tags.input_tags.sparse = True
         return tags
+
+
+# ---- metrics for the labels at hand --------------------------------------------------------------------------------
+
+NAMESAKES = {
+    "multiclass": {"error_rate": "micro_f1", "balanced_error": "multiclass_balanced_error", "mcc": "multiclass_mcc"},
+    "multilabel": {"macro_f1": "label_macro_f1", "micro_f1": "label_micro_f1", "map": "label_map"},
+}
+"""Name of a metric for several classes, or several labels a row; micro F1 is one minus the error rate."""
+
+
+def suited(metric: Metric, y: Any) -> Metric:
+    """Return a metric, or its namesake for labels of several classes, or several labels a row.
+
+    >>> suited(get_metric("macro_f1"), [[0, 1], [1, 1]]).name, suited(get_metric("mcc"), ["a", "b", "c"]).name
+    ('label_macro_f1', 'multiclass_mcc')
+    """
+    labels = np.asarray(y)
+    if labels.ndim == 2 and labels.shape[1] > 1:
+        return namesake(metric, "multilabel")
+    several = metric.name in NAMESAKES["multiclass"] and len(np.unique(labels)) > 2
+    return namesake(metric, "multiclass") if several else metric
+
+
+def namesake(metric: Metric, task: str) -> Metric:
+    """Return the metric of the same name for a task, or the metric itself where there is none."""
+    name = NAMESAKES.get(task, {}).get(metric.name)
+    return replace(get_metric(name), label=metric.label, known_as=metric.known_as) if name else metric

@@ -1,52 +1,29 @@
-"""Labels as people write them, and the numbers a model learns: two classes, several, or several labels a row."""
+"""Labels as users write them, and the numbers a model learns: two classes, several, or several labels a row."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
-from metricgrad.estimators.label_words import NO, YES
-from metricgrad.metrics.registry import Metric, get_metric
-from metricgrad.metrics.tasks import Task
+if TYPE_CHECKING:  # reading a table needs the words below, and no torch
+    from metricgrad.metrics.registry import Metric
+    from metricgrad.metrics.tasks import Task
 
 Array = NDArray[Any]
+YES = ("yes", "true", "y", "t", "on")
+NO = ("no", "false", "n", "f", "off")
 POSITIVE = (*YES, "positive", "pos")
 NEGATIVE = (*NO, "negative", "neg")
-"""Words for either class that leave no doubt which one is positive."""
-NAMESAKES = {
-    "multiclass": {"error_rate": "micro_f1", "balanced_error": "multiclass_balanced_error", "mcc": "multiclass_mcc"},
-    "multilabel": {"macro_f1": "label_macro_f1", "micro_f1": "label_micro_f1", "map": "label_map"},
-}
-"""What a metric is called where there are several classes, or several labels a row; micro F1 is one minus the error."""
-
-
-def suited(metric: Metric, y: Any) -> Metric:
-    """Return a metric, or its namesake for the labels at hand: of several classes, or of several labels a row.
-
-    >>> suited(get_metric("macro_f1"), [[0, 1], [1, 1]]).name, suited(get_metric("mcc"), ["a", "b", "c"]).name
-    ('label_macro_f1', 'multiclass_mcc')
-    """
-    labels = np.asarray(y)
-    if labels.ndim == 2 and labels.shape[1] > 1:
-        return namesake(metric, "multilabel")
-    several = metric.name in NAMESAKES["multiclass"] and len(np.unique(labels)) > 2
-    return namesake(metric, "multiclass") if several else metric
-
-
-def namesake(metric: Metric, task: str) -> Metric:
-    """Return the metric of the same name for a task, or the metric itself where there is none."""
-    name = NAMESAKES.get(task, {}).get(metric.name)
-    return replace(get_metric(name), label=metric.label, known_as=metric.known_as) if name else metric
+"""Words that leave no doubt which class is positive."""
 
 
 def learn_labels(y: Array, task: Task) -> tuple[Array, Array]:
-    """Return the classes, and every row as a number of them; for several labels their numbers, and y as it is.
+    """Return the classes, and the class number of every row; for several labels a row their numbers, and y as it is.
 
     >>> from metricgrad.metrics.tasks import MULTICLASS
     >>> classes, numbers = learn_labels(np.array(["pear", "fig", "pear", "plum"]), MULTICLASS)
@@ -64,8 +41,8 @@ def learn_labels(y: Array, task: Task) -> tuple[Array, Array]:
         return classes, numbers.astype(np.int64)
     if kind != "binary" or len(classes) > 2:
         raise ValueError(
-            f"Only binary classification is supported. The type of the target is {kind}. (For the chosen metric, that "
-            "is; there are others for several classes or labels, such as macro_f1.)"
+            f"Only binary classification is supported. The type of the target is {kind}. (This holds for the chosen "
+            "metric; others, such as macro_f1, take several classes or labels.)"
         )
     if len(classes) < 2:
         raise ValueError(f"y: expected two classes, got one class only: {classes.tolist()[0]!r}")
@@ -73,9 +50,9 @@ def learn_labels(y: Array, task: Task) -> tuple[Array, Array]:
 
 
 def positive_class(classes: Array, counts: Array, positive_label: Any = None) -> Any:
-    """Return the positive one of two classes: the one asked for, or the last in order, as scikit-learn has it.
+    """Return the positive one of two classes: `positive_label`, or the last in order, as in scikit-learn.
 
-    Warns where the last in order is hardly meant: a word for no, or the more frequent of two words.
+    Warns where the last in order is probably not meant: a word for no, or the more frequent of two words.
 
     >>> classes = np.array(["bad", "good"])
     >>> str(positive_class(classes, np.array([70, 30]))), str(positive_class(classes, np.array([30, 70]), "bad"))
@@ -87,25 +64,25 @@ def positive_class(classes: Array, counts: Array, positive_label: Any = None) ->
             raise ValueError(f"positive_label: expected one of {classes.tolist()}, got {positive_label!r}")
         return classes[found[0]]
     if isinstance(classes[1], str):
-        says_yes = [_says_yes(label) for label in classes]
-        why = "a word for no" if says_yes == [True, False] else ""
-        why = why or ("the more frequent one" if says_yes != [False, True] and counts[1] > counts[0] else "")
+        means_yes = [_means_yes(label) for label in classes]
+        why = "a word for no" if means_yes == [True, False] else ""
+        why = why or ("the more frequent one" if means_yes != [False, True] and counts[1] > counts[0] else "")
         if why:
             warnings.warn(
                 f"y: {str(classes[1])!r} is taken as the positive class, the last of {classes.tolist()} in order, but "
-                f"is {why}; say positive_label={str(classes[0])!r} or positive_label={str(classes[1])!r}",
+                f"is {why}; set positive_label={str(classes[0])!r} or positive_label={str(classes[1])!r}",
                 stacklevel=6,  # where fit was called
             )
     return classes[1]
 
 
-def _says_yes(label: str) -> bool | None:
+def _means_yes(label: str) -> bool | None:
     word = label.strip().lower()
     return True if word in POSITIVE else False if word in NEGATIVE else None
 
 
 def known_labels(y: Any, classes: Array, task: Task, positive: Any = None) -> Array:
-    """Return labels as the metric takes them, or name the first one that was never seen."""
+    """Return labels as the metric takes them; a label that was not seen in training is refused."""
     if task.name == "multilabel":
         return np.asarray(y)
     unknown = np.setdiff1d(y, classes)
@@ -117,7 +94,7 @@ def known_labels(y: Any, classes: Array, task: Task, positive: Any = None) -> Ar
 
 
 def checked_columns(columns: Mapping[str, Any] | None, metric: Metric, rows: int) -> Array | None:
-    """Return what the metric must know of every row, `(rows, columns)` in the order it names them; None if nothing."""
+    """Return the columns a metric needs, `(rows, columns)` in the metric's order; None if it needs none."""
     given = dict(columns or {})
     if set(given) != set(metric.columns):
         expected = ", ".join(metric.columns) or "none"
@@ -126,9 +103,9 @@ def checked_columns(columns: Mapping[str, Any] | None, metric: Metric, rows: int
         )
     if not given:
         return None
-    whole = np.column_stack([np.asarray(given[name], float) for name in metric.columns])
-    if len(whole) != rows:
-        raise ValueError(f"columns: expected a number for each of {rows} rows, got {len(whole)}")
-    if not (np.isfinite(whole) & (whole >= 0)).all():
+    found = np.column_stack([np.asarray(given[name], float) for name in metric.columns])
+    if len(found) != rows:
+        raise ValueError(f"columns: expected a number for each of {rows} rows, got {len(found)}")
+    if not (np.isfinite(found) & (found >= 0)).all():
         raise ValueError("columns: expected finite numbers of at least 0, got others")
-    return np.asarray(whole)
+    return np.asarray(found)

@@ -27,10 +27,9 @@ from metricgrad.metrics.registry import Metric
 from metricgrad.metrics.thresholds import best_threshold
 from metricgrad.reporting.progress import work_bar
 from metricgrad.surrogate.loss import SurrogateLoss
-from metricgrad.tabular.leaks import leaking
 from metricgrad.tabular.schema import Schema, infer_columns
 from metricgrad.tabular.table_classifier import as_frame
-from metricgrad.tabular.target import check_column, infer_target
+from metricgrad.tabular.target import check_column, infer_target, leaking_columns
 from metricgrad.training.data import Parts
 from metricgrad.training.loader import SetLoader
 from metricgrad.training.recipe import Recipe, get_recipe
@@ -277,7 +276,7 @@ def _read(X: Any, y: Any, groups: Any, ignore: Collection[str], positive: Any) -
     remarks = [remark]
     if schema:
         remarks += schema.describe()
-        for column, auc in leaking(features, schema.used, targets.astype(float)):
+        for column, auc in leaking_columns(features, schema.used, targets.astype(float)):
             remarks.append(f"{column!r} alone predicts the target (AUC {auc:.4f}): was it filled in later?")
     if dropped:
         remarks.append(f"left out because they have no target: {dropped:,} rows")

@@ -13,7 +13,7 @@ from typing import Any
 from metricgrad.estimators.metric_estimator import METHODS
 from metricgrad.evaluation.runs import TREES, Scores, TrainedMethod, split_table, train_methods
 from metricgrad.metrics.registry import get_metric
-from metricgrad.paper.datasets import Dataset, digest, load
+from metricgrad.paper.datasets import Dataset, dataset_digest, load_dataset
 from metricgrad.paper.printed import LOSSES, MODES, RIVALS
 from metricgrad.paper.protocols import PROTOCOLS, get_protocol
 from metricgrad.surrogate.pretrained import bundled_digest
@@ -74,7 +74,7 @@ class Run:
         recipe of the same name, or on another file, is another run. `rows` is there only if it is limited.
         """
         named = {name: value for name, value in asdict(self).items() if name not in ("changes", "rows")}
-        more: dict[str, Any] = {"data": digest(self.dataset)}
+        more: dict[str, Any] = {"data": dataset_digest(self.dataset)}
         if self.method in ("sl-r", "sl-u"):
             more["surrogate"] = bundled_digest(get_metric(self.metric), self.how.construction, self.how.form)
         if self.rows is not None:
@@ -159,7 +159,7 @@ def jobs_of(runs: Iterable[Run]) -> list[Job]:
 
 @lru_cache(maxsize=1)
 def _loaded(dataset: str) -> Dataset:
-    return load(dataset)
+    return load_dataset(dataset)
 
 
 def dataset_rows(dataset: str, seed: int, rows: int | None = None) -> Dataset:

@@ -1,6 +1,6 @@
-"""Formats: read the files datasets are published in block by block, and keep them as Parquet.
+"""Formats: read published files block by block, and store them as Parquet.
 
-A Parquet file of this project has one column `target`, 0 or 1; every other column is a feature.
+Such a Parquet file has one column `target`, 0 or 1; every other column is a feature.
 """
 
 from __future__ import annotations
@@ -24,35 +24,35 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from sklearn.datasets import load_svmlight_file
 
-from metricgrad.tabular.manifest import one_line, shortened
-from metricgrad.tabular.unpacking import DAMAGED, Unpacked, unpacked_limit
+from metricgrad.tabular.cells import one_line, shortened
+from metricgrad.tabular.io import DAMAGED, Unpacked, unpacked_limit
 
 TARGET = "target"
 ROWS = 1 << 16
-"""Rows in a block: large enough to be fast, small enough that blocks in flight hardly count beside the array."""
+"""Rows in a block: large enough to be fast, small beside the whole array."""
 
 OPENERS: dict[str, Callable[..., Any]] = {".bz2": bz2.BZ2File, ".xz": lzma.LZMAFile, ".gz": gzip.GzipFile}
 
 UNREADABLE = (*DAMAGED, OverflowError, pa.ArrowException)
-"""What the readers below raise at a file that is cut short, not what its name says, or has words for numbers."""
+"""What the readers raise for a file that is truncated, of another format, or has text instead of numbers."""
 BUFFER = LONGEST_LINE = 1 << 20
 """Bytes read at a time, and of a line: parsers hold a line many times over."""
 MOST_COLUMNS = 10_000
 """The time that pandas takes for equal names grows with the square of their number."""
 MESSAGE = 500
-"""Characters of what a parser says, which may repeat the file."""
+"""Characters of a parser's message, which may repeat the file."""
 END = re.compile(rb"[\r\n]")
 
 
 class Outline(NamedTuple):
-    """What is known of a dataset without reading its features."""
+    """The shape of a dataset and its share of positive rows."""
 
     rows: int
     features: int
     positive_share: float
 
 
-class Table(NamedTuple):
+class Arrays(NamedTuple):
     """Rows of a dataset: features `X`, `(n, d)` float32; targets `y`, `(n,)` int8; the names of the features."""
 
     X: NDArray[np.float32]
@@ -67,34 +67,18 @@ class Table(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """How a published file is to be read; a suffix .bz2, .xz, .gz or .zip says that it is also compressed.
-
-    Parameters
-    ----------
-    kind : {"libsvm", "csv", "arff"}
-        LIBSVM's sparse text, separated values, or OpenML's dense ARFF.
-    positive : float
-        The label that counts as positive; every other one is negative.
-    columns : tuple of str
-        Names in the order of the file, where it does not name them itself. For LIBSVM: of the features.
-    target : str
-        The column that holds the label.
-    drop : tuple of str
-        Columns that are neither label nor feature.
-    separator : str
-        Between the values of a line.
-    """
+    """How a published file is read; a suffix .bz2, .xz, .gz or .zip means that it is also compressed."""
 
     kind: Literal["libsvm", "csv", "arff"]
-    positive: float
-    columns: tuple[str, ...] = ()
+    positive: float  # the label that counts as positive; every other one is negative
+    columns: tuple[str, ...] = ()  # names, where the file has none; for LIBSVM those of the features
     target: str = TARGET
-    drop: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()  # columns that are neither label nor feature
     separator: str = ","
 
 
-def read_blocks(path: Path, layout: Layout, rows: int = ROWS) -> Iterator[Table]:
-    """Yield the rows of a published file in blocks; `ValueError` names a file that cannot be read."""
+def read_blocks(path: Path, layout: Layout, rows: int = ROWS) -> Iterator[Arrays]:
+    """Yield the rows of a published file in blocks; a file that cannot be read raises a `ValueError` that names it."""
     readers = {"libsvm": _libsvm_blocks, "csv": _csv_blocks, "arff": _arff_blocks}
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist")
@@ -107,8 +91,8 @@ def read_blocks(path: Path, layout: Layout, rows: int = ROWS) -> Iterator[Table]
         raise ValueError(f"{path} cannot be read as {layout.kind}: {one_line(error, MESSAGE)}") from error
 
 
-def write_parquet(path: Path, blocks: Iterable[Table]) -> int:
-    """Write blocks to a Parquet file, each as a row group, and return how many rows there were."""
+def write_parquet(path: Path, blocks: Iterable[Arrays]) -> int:
+    """Write blocks to a Parquet file, each as a row group, and return the number of rows."""
     rows = 0
     with ExitStack() as stack:
         writer: pq.ParquetWriter | None = None
@@ -122,19 +106,8 @@ def write_parquet(path: Path, blocks: Iterable[Table]) -> int:
     return rows
 
 
-def read_parquet(path: Path) -> Table:
-    """Read a Parquet file straight into one float32 array.
-
-    Parameters
-    ----------
-    path : Path
-        A file with an integral column `target` of 0 and 1; every other column is a numeric feature.
-
-    Returns
-    -------
-    Table
-        Memory peaks little above the size of `X`, for batches are decoded one at a time, whatever the row groups.
-    """
+def read_parquet(path: Path) -> Arrays:
+    """Read a Parquet file, a batch at a time, into one float32 array; its column `target` must hold 0 and 1."""
     with _parquet(path) as file:
         features = _feature_names(file)
         rows = file.metadata.num_rows
@@ -148,7 +121,7 @@ def read_parquet(path: Path) -> Table:
             y[start:stop] = _checked_targets(batch.column(TARGET).to_numpy(zero_copy_only=False))
             _check_finite(X[start:stop], features)
             start = stop
-    return Table(X, y, features)
+    return Arrays(X, y, features)
 
 
 def outline_parquet(path: Path) -> Outline:
@@ -161,11 +134,11 @@ def outline_parquet(path: Path) -> Outline:
 
 @contextmanager
 def _parquet(path: Path) -> Iterator[pq.ParquetFile]:
-    """Open a Parquet file; whatever is wrong with it becomes a `ValueError` that names it."""
+    """Open a Parquet file; any error in it becomes a `ValueError` that names it."""
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist")
     try:
-        # Pages come through a small buffer: else the whole of a row group is held, and many files have just one.
+        # A small buffer for pages: otherwise a whole row group is held, and many files have just one.
         with pq.ParquetFile(path, buffer_size=1 << 16, pre_buffer=False) as file:
             yield file
     except UNREADABLE as error:
@@ -173,7 +146,7 @@ def _parquet(path: Path) -> Iterator[pq.ParquetFile]:
 
 
 def _feature_names(file: pq.ParquetFile) -> tuple[str, ...]:
-    """Return every column but the target, having checked that the file can be a dataset."""
+    """Return every column but the target, after checking that the file can be a dataset."""
     schema = file.schema_arrow
     if TARGET not in schema.names:
         raise ValueError(f"there must be a column {TARGET!r}, got {_listed(schema.names)}")
@@ -189,7 +162,7 @@ def _feature_names(file: pq.ParquetFile) -> tuple[str, ...]:
 
 
 def _checked_targets(found: NDArray[np.generic]) -> NDArray[np.int8]:
-    """Return targets as int8, having checked that they are 0 and 1."""
+    """Return targets as int8, after checking that they are 0 and 1."""
     binary = (found == 0) | (found == 1)
     if not binary.all():
         raise ValueError(f"column {TARGET!r} must hold 0 and 1 only, got {found[~binary][0]}")
@@ -197,7 +170,7 @@ def _checked_targets(found: NDArray[np.generic]) -> NDArray[np.int8]:
 
 
 def _check_finite(X: NDArray[np.float32], features: tuple[str, ...]) -> None:
-    """Refuse a missing or infinite feature: no model here can take one."""
+    """Refuse missing or infinite features."""
     finite = np.isfinite(X)
     if not finite.all():
         row, column = np.argwhere(~finite)[0]
@@ -205,13 +178,13 @@ def _check_finite(X: NDArray[np.float32], features: tuple[str, ...]) -> None:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Write the first names of a file for a message."""
+    """Return the first names of a file, for a message."""
     return f"[{', '.join(map(shortened, names[:5]))}{', ...' if len(names) > 5 else ''}]"
 
 
 @contextmanager
 def _opened(path: Path, layout: Layout) -> Iterator[IO[bytes]]:
-    """Open a file for reading, unpacked as its suffix says, with limits on its lines."""
+    """Open a file, unpacked according to its suffix, with limits on its lines."""
     separator = layout.separator if layout.kind == "csv" and not layout.columns else None
     with ExitStack() as stack:
         if path.suffix == ".zip":
@@ -230,16 +203,9 @@ def _opened(path: Path, layout: Layout) -> Iterator[IO[bytes]]:
 
 
 class _Lines(io.RawIOBase):
-    """The bytes of a text; a line that is too long, or too many names, are refused with `ValueError`.
+    """The bytes of a text; a line that is too long, or too many names, raise `ValueError` before a parser sees them.
 
-    A parser notices only after it has read all of it.
-
-    Parameters
-    ----------
-    stream : binary file
-        The text.
-    separator : str, optional
-        Between the names in the first line that is not blank, if it has names.
+    `separator` is that of the names in the first line that is not blank, if it has names.
     """
 
     def __init__(self, stream: IO[bytes] | io.RawIOBase, separator: str | None) -> None:
@@ -252,7 +218,7 @@ class _Lines(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Read some bytes into a buffer and return how many."""
+        """Read some bytes into a buffer and return their number."""
         block = self._stream.read(len(buffer)) or b""
         end = END.search(block)
         if self._line + (end.start() if end else len(block)) > LONGEST_LINE:
@@ -274,15 +240,15 @@ class _Lines(io.RawIOBase):
         self._first = None if more else first
 
 
-def _libsvm_blocks(file: IO[bytes], layout: Layout, rows: int) -> Iterator[Table]:
-    """Yield blocks of LIBSVM text; it is parsed in one go, being small and sparse in all the sets we know."""
+def _libsvm_blocks(file: IO[bytes], layout: Layout, rows: int) -> Iterator[Arrays]:
+    """Yield blocks of LIBSVM text, which is parsed at once: these files are small and sparse."""
     found, labels = load_svmlight_file(file, n_features=len(layout.columns), dtype=np.float32, zero_based=False)
     for start in range(0, len(labels), rows):
         block = slice(start, start + rows)
-        yield Table(found[block].toarray(), (labels[block] == layout.positive).astype(np.int8), layout.columns)
+        yield Arrays(found[block].toarray(), (labels[block] == layout.positive).astype(np.int8), layout.columns)
 
 
-def _csv_blocks(file: IO[bytes], layout: Layout, rows: int) -> Iterator[Table]:
+def _csv_blocks(file: IO[bytes], layout: Layout, rows: int) -> Iterator[Arrays]:
     """Yield blocks of separated values."""
     with pd.read_csv(
         file,
@@ -304,18 +270,18 @@ def _csv_blocks(file: IO[bytes], layout: Layout, rows: int) -> Iterator[Table]:
                     f"every line must have a label in {layout.target!r}, got {labels.isna().sum()} without"
                 )
             y = (labels == layout.positive).to_numpy(dtype=np.int8)
-            yield Table(chunk.to_numpy(), y, tuple(map(str, chunk.columns)))
+            yield Arrays(chunk.to_numpy(), y, tuple(map(str, chunk.columns)))
 
 
 def _chunks(chunks: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-    """Yield the chunks of pandas, which raises `IndexError` where the first line has more values than names."""
+    """Yield the chunks of pandas, which raises `IndexError` if the first line has more values than names."""
     try:
         yield from chunks
     except IndexError as error:
         raise ValueError("a line must not have more values than there are names, got more") from error
 
 
-def _arff_blocks(file: IO[bytes], layout: Layout, rows: int) -> Iterator[Table]:
+def _arff_blocks(file: IO[bytes], layout: Layout, rows: int) -> Iterator[Arrays]:
     """Yield blocks of dense ARFF: a header that names the columns, then separated values."""
     columns: list[str] = []
     while line := file.readline():

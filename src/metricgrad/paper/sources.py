@@ -1,7 +1,8 @@
-"""Sources: where each dataset comes from, how it is published, and what the paper's Table 1 says of it."""
+"""Sources: where each dataset comes from, how it is published, and its row in the paper's Table 1."""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -26,10 +27,7 @@ class PaperRow:
 
 @dataclass(frozen=True)
 class File:
-    """A published file: its name, its address (None if only a person can download it), its SHA-256 where published.
-
-    A hash that is not published is not invented: the one of the first download is recorded and checked from then on.
-    """
+    """A published file: its name, its address (None if it needs an account), and its SHA-256 where published."""
 
     name: str
     url: str | None = None
@@ -38,65 +36,32 @@ class File:
 
 @dataclass(frozen=True)
 class Source:
-    """Where a dataset comes from.
-
-    Parameters
-    ----------
-    name : str
-        What `load` finds it by.
-    title : str
-        What the paper calls it.
-    page : str
-        The public page that describes it.
-    licence : str
-        Its licence or terms.
-    rows, features : int
-        The shape of the whole public set.
-    positive : str
-        What a positive row is.
-    files : tuple of File
-        What is published; none for a set that comes with scikit-learn.
-    layout : Layout, optional
-        How to read those files.
-    paper : PaperRow, optional
-        What the paper prints.
-    copies : mapping
-        SHA-256 of known Parquet copies, each with what is missing from it, or None if nothing is.
-    remark : str
-        Why the numbers differ from the paper's, if they do.
-    positives : int, optional
-        How many rows are positive, where that was counted on a complete copy.
-    """
+    """Where a dataset comes from, and the numbers it must have."""
 
     name: str
-    title: str
-    page: str
+    title: str  # in the paper
+    page: str  # that describes it
     licence: str
-    rows: int
+    rows: int  # of the whole public set
     features: int
-    positive: str
-    files: tuple[File, ...] = ()
-    layout: Layout | None = None
+    positive: str  # meaning of a positive row
+    files: tuple[File, ...] = ()  # none if it comes with scikit-learn
+    layout: Layout | None = None  # of those files
     paper: PaperRow | None = None
-    copies: Mapping[str, str | None] = field(default_factory=dict)
-    remark: str = ""
-    positives: int | None = None
+    copies: Mapping[str, str | None] = field(default_factory=dict)  # SHA-256 of Parquet copies -> what they lack
+    remark: str = ""  # why the numbers differ from the paper's
+    positives: int | None = None  # where counted on a complete copy
 
 
 LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary"
 UCI = "https://archive.ics.uci.edu"
 CC_BY = "CC BY 4.0 (UCI Machine Learning Repository)"
+COVTYPE_NUMBERS = (
+    "Elevation Aspect Slope Horizontal_Distance_To_Hydrology Vertical_Distance_To_Hydrology "
+    "Horizontal_Distance_To_Roadways Hillshade_9am Hillshade_Noon Hillshade_3pm Horizontal_Distance_To_Fire_Points"
+)
 COVTYPE_COLUMNS = (
-    "Elevation",
-    "Aspect",
-    "Slope",
-    "Horizontal_Distance_To_Hydrology",
-    "Vertical_Distance_To_Hydrology",
-    "Horizontal_Distance_To_Roadways",
-    "Hillshade_9am",
-    "Hillshade_Noon",
-    "Hillshade_3pm",
-    "Horizontal_Distance_To_Fire_Points",
+    *COVTYPE_NUMBERS.split(),
     *(f"Wilderness_Area{i + 1}" for i in range(4)),
     *(f"Soil_Type{i + 1}" for i in range(40)),
     "target",
@@ -105,7 +70,7 @@ PORTO_COPY = "20 % of the rows, 18 of the 57 features and a flag of missing valu
 
 
 def _numbered(n: int) -> tuple[str, ...]:
-    """Return names for features that have none."""
+    """Return names for unnamed features."""
     return tuple(f"f{i + 1}" for i in range(n))
 
 
@@ -267,4 +232,23 @@ _TABLE = (
 )
 
 SOURCES: Mapping[str, Source] = MappingProxyType({source.name: source for source in _TABLE})
-"""Every dataset known by name: the paper's nine, then two that need no file."""
+"""Every dataset by name: the paper's nine, then two that need no file."""
+
+
+def names() -> tuple[str, ...]:
+    """Return the name of every dataset."""
+    return tuple(SOURCES)
+
+
+def describe(name: str, *, sources: Mapping[str, Source] = SOURCES) -> Source:
+    """Return where a dataset comes from: page, files, terms, and the paper's numbers.
+
+    Examples
+    --------
+    >>> describe("skin").paper
+    PaperRow(train=196045, test=49012, features=3, positive_share=0.7919)
+    """
+    if name not in sources:
+        near = difflib.get_close_matches(str(name).lower(), sources, n=3, cutoff=0.5) or list(sources)
+        raise ValueError(f"name must be a known dataset, got {name!r}; similar names: {', '.join(near)}")
+    return sources[name]

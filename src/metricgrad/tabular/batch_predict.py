@@ -1,8 +1,9 @@
-"""Prediction: a saved model on a file of any size, a chunk at a time; scores, labels and ids out, safe to open."""
+"""Using a saved model: score a file of any size chunk by chunk, evaluate on one, or export the network."""
 
 from __future__ import annotations
 
 import io
+import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -12,62 +13,61 @@ from typing import IO, Any
 
 import numpy as np
 import pandas as pd
+import torch
 from numpy.typing import NDArray
+from torch import Tensor, nn
 
-from metricgrad.reporting.atomic import replacing
+from metricgrad.reporting.atomic import replacing, write_whole
 from metricgrad.reporting.terminal import visible
-from metricgrad.tabular.cells import numbers
-from metricgrad.tabular.io import TableError, read_chunks
-from metricgrad.tabular.schema import listed
+from metricgrad.tabular.cells import TableError, listed, numbers
+from metricgrad.tabular.io import read_chunks
 from metricgrad.tabular.table_classifier import TableClassifier, as_frame
 from metricgrad.tabular.target import check_column
 
 BLANK = r"[\s\x00-\x20\x7f-\xa0\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff]*"
-"""What a spreadsheet may pass over where a cell begins: white space, control characters and what has no width."""
+"""What a spreadsheet may skip at the beginning of a cell: white space, control and zero-width characters."""
 FORMULA = re.compile(BLANK + r"[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20\ufe66\ufe62\ufe63\ufe6b]")
-"""How a cell begins that a spreadsheet would take for a formula: = + - @, also as full-width or small forms."""
+"""Beginning of a cell that a spreadsheet would take for a formula: = + - @, also as full-width or small forms."""
 NUMBER = re.compile(r" *[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)? *")
-OWN = ("row", "score", "label")
+OWN_COLUMNS = ("row", "score", "label")
 """Columns of predictions beside the ids."""
 LINE_END = "\r\n"
-Tell = Callable[[str], object]
+FEATURE_NAMES = "features.json"
+"""The file inside an exported program that names its features, in order."""
+Report = Callable[[str], object]
+
+
+# ---- predictions ---------------------------------------------------------------------------------------------------
 
 
 def write_predictions(
-    model: TableClassifier, data: str | Path, out: str | Path, ids: Sequence[str] = (), tell: Tell = lambda said: None
+    model: TableClassifier,
+    data: str | Path,
+    out: str | Path,
+    ids: Sequence[str] = (),
+    report: Report = lambda line: None,
 ) -> int:
-    """Score a file row by row into a CSV file with the columns `row`, ids, `score` and `label`; return how many rows.
+    """Score a file into a CSV file with the columns `row`, ids, `score` and `label`; return the number of rows.
 
-    Written beside and then renamed, so that a file is whole or not there; `-` is standard output. No cell is a formula
-    to a spreadsheet, and every cell that holds a line break is quoted. An id named as one of the other columns is
-    written as `NAME (id)`.
-
-    Parameters
-    ----------
-    model : TableClassifier
-        Fitted.
-    data, out : path
-        What to read, in any form `read_table` knows, and what to write.
-    ids : sequence of str
-        Columns to carry over; by default those the model knows to tell rows apart.
-    tell : callable
-        Told in a line of columns that are not used.
+    The file appears only when it is complete; `-` is standard output. No cell is a formula to a spreadsheet, and every
+    cell that holds a line break is quoted. An id with the name of another column is written as `NAME (id)`.
+    By default `ids` are those of the model's schema; `report` is called with a line about columns that are not used.
     """
     rows = 0
     with _opened(out) as file:
-        for frame in checked_chunks(model, data, tell):
+        for frame in checked_chunks(model, data, report):
             for name in ids:
                 check_column(name, list(frame.columns), "id")
             named = ids or [name for name in model.pipeline_[0].schema_.ids if name in frame.columns]
             part = predicted(model, frame, named, rows)
-            # With this line end, csv quotes cells with either of its characters, whatever the version of Python.
+            # With this line end, csv quotes cells with either of its characters in every version of Python.
             part.to_csv(file, index=False, header=not rows, lineterminator=LINE_END)
             rows += len(part)
     return rows
 
 
 def predicted(model: TableClassifier, frame: pd.DataFrame, ids: Sequence[str] = (), before: int = 0) -> pd.DataFrame:
-    """Return row numbers from 1 on, ids, scores and labels; nothing in it is a formula to a spreadsheet."""
+    """Return row numbers from 1 on, ids, scores and labels, none of them a formula to a spreadsheet."""
     scores = model.decision_function(frame)
     labels = np.array([harmless(label) for label in model.classes_], dtype=object)
     columns = [
@@ -77,13 +77,12 @@ def predicted(model: TableClassifier, frame: pd.DataFrame, ids: Sequence[str] = 
         labels[(scores >= 0).astype(int)],
     ]
     part: pd.DataFrame = pd.DataFrame(dict(enumerate(columns)))
-    part.columns = pd.Index([OWN[0], *_names(ids), *OWN[1:]])
+    part.columns = pd.Index([OWN_COLUMNS[0], *_unique_names(ids), *OWN_COLUMNS[1:]])
     return part
 
 
-def _names(ids: Sequence[str]) -> list[str]:
-    """Return the names of ids as they are written, each once."""
-    taken, names = set(OWN), []
+def _unique_names(ids: Sequence[str]) -> list[str]:
+    taken, names = set(OWN_COLUMNS), []
     for name in ids:
         safe = harmless(name)
         while safe in taken:
@@ -94,7 +93,7 @@ def _names(ids: Sequence[str]) -> list[str]:
 
 
 def harmless(value: Any) -> Any:
-    """Put an apostrophe before what a spreadsheet would run; numbers stay as they are.
+    """Put an apostrophe before text that a spreadsheet would run; numbers are unchanged.
 
     The character NUL, at which some readers of CSV end a cell or fail, becomes U+FFFD.
 
@@ -107,26 +106,26 @@ def harmless(value: Any) -> Any:
     return value.replace("\0", "\ufffd") if isinstance(value, str) else value
 
 
-def judged(
-    model: TableClassifier, data: str | Path, weights: str | None = None, tell: Tell = lambda said: None
+def scored(
+    model: TableClassifier, data: str | Path, weights: str | None = None, report: Report = lambda line: None
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
     """Return scores, targets and weights of a file with a target column; rows without a target are left out."""
-    scores, targets, heavy = [], [], []
-    for frame in checked_chunks(model, data, tell):
+    scores, targets, row_weights = [], [], []
+    for frame in checked_chunks(model, data, report):
         for name, argument in ((model.target_.name, "target"), *([(weights, "weights")] if weights else [])):
             check_column(name, list(frame.columns), argument)
         there = np.isfinite(found := model.target_.classes(frame[model.target_.name]))
         if there.any():
             scores.append(model.decision_function(frame[there]))
             targets.append(found[there])
-            heavy += [numbers(frame[weights])[there]] if weights else []
+            row_weights += [numbers(frame[weights])[there]] if weights else []
     if not scores:
         raise TableError(f"target: expected labels in {model.target_.name!r}, got none in {data}")
-    return np.concatenate(scores), np.concatenate(targets), np.concatenate(heavy) if heavy else None
+    return np.concatenate(scores), np.concatenate(targets), np.concatenate(row_weights) if row_weights else None
 
 
-def checked_chunks(model: TableClassifier, data: str | Path, tell: Tell) -> Iterator[pd.DataFrame]:
-    """Yield a file in parts that have the columns a model needs; tell of those it does not know."""
+def checked_chunks(model: TableClassifier, data: str | Path, report: Report) -> Iterator[pd.DataFrame]:
+    """Yield chunks of a file that has the columns a model needs; report those it does not know."""
     schema = model.pipeline_[0].schema_
     for number, part in enumerate(read_chunks(data)):
         frame = as_frame(part)
@@ -140,12 +139,12 @@ def checked_chunks(model: TableClassifier, data: str | Path, tell: Tell) -> Iter
                     f"{data}: expected the columns the model was fitted on, missing: {listed(absent)}{more}"
                 )
             if extra:
-                tell(f"not used, for the model was fitted without: {listed(extra)}")
+                report(f"columns not seen in training are not used: {listed(extra)}")
         yield frame
 
 
 class _Lines(io.TextIOBase):
-    """A file of text that csv writes a row at a time to: line ends are those of Unix, and a terminal is not steered."""
+    """A text file to which csv writes a row at a time: line ends become those of Unix, terminal codes are escaped."""
 
     def __init__(self, file: IO[str]) -> None:
         self.file, self.shown = file, visible if file.isatty() else str
@@ -157,11 +156,50 @@ class _Lines(io.TextIOBase):
 
 @contextmanager
 def _opened(out: str | Path) -> Iterator[_Lines]:
-    """Open a file that takes its name only when all is written."""
+    """Open a file that appears under its name only when it is complete."""
     if str(out) == "-":
         yield _Lines(sys.stdout)
         return
     if Path(out).is_dir():
         raise TableError(f"out: expected a file, got the folder {str(out)!r}")
-    with replacing(out) as beside, beside.open("w", encoding="utf-8", newline="") as file:
+    with replacing(out) as staging, staging.open("w", encoding="utf-8", newline="") as file:
         yield _Lines(file)
+
+
+# ---- export --------------------------------------------------------------------------------------------------------
+
+
+class Shifted(nn.Module):
+    """A network after the scaling of its features, minus its threshold: `(rows, features)` -> `(rows,)`."""
+
+    centre: Tensor
+    scale: Tensor
+
+    def __init__(self, body: nn.Module, centre: Tensor, scale: Tensor, threshold: float) -> None:
+        super().__init__()
+        self.body, self.threshold = body, threshold
+        self.register_buffer("centre", centre)
+        self.register_buffer("scale", scale)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Score prepared features; at least 0 is positive."""
+        scaled = ((features.double() - self.centre) / self.scale).float().double()
+        scores: Tensor = self.body(scaled)[:, 0] - self.threshold
+        return scores
+
+
+def export(model: TableClassifier, path: str | Path) -> Path:
+    """Write the network as a `torch.export` program that takes the features of `model.pipeline_[0].transform(frame)`.
+
+    `torch.export.load` reads the file and needs no metricgrad; `features.json` in it names the features.
+    """
+    inner, target = model.model_, Path(path)
+    names = [str(name) for name in model.pipeline_[0].get_feature_names_out()]
+    centre, scale = torch.from_numpy(inner.centre_), torch.from_numpy(inner.scale_)
+    module = Shifted(inner.network_.body, centre, scale, float(inner.threshold_)).eval()
+    example = torch.zeros(2, len(names), dtype=torch.float32)
+    program = torch.export.export(module, (example,), dynamic_shapes={"features": {0: torch.export.Dim("rows", min=1)}})
+    written = io.BytesIO()
+    torch.export.save(program, written, extra_files={FEATURE_NAMES: json.dumps(names)})
+    write_whole(target, written.getvalue())
+    return target

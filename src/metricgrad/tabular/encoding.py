@@ -1,7 +1,6 @@
-"""Preparation: columns of a table to features of a model; gaps filled, categories spread out, numbers scaled.
+"""Encoding: columns of a table to features of a model; gaps filled, categories one-hot encoded, numbers scaled.
 
-What is learned is plain data, an encoder for every column, so that it can be kept as JSON and read back without
-running anything.
+What is learned is plain data, one encoder per column, so that it can be stored as JSON and loaded without running code.
 """
 
 from __future__ import annotations
@@ -17,17 +16,15 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from metricgrad.tabular import cells
-from metricgrad.tabular.io import TableError
-from metricgrad.tabular.manifest import Field
+from metricgrad.tabular.cells import Floats, TableError
 from metricgrad.tabular.schema import Column, Schema, infer_columns
 
-Floats = NDArray[np.float64]
-LEVELS = 50
-"""Most levels of a category that get a feature of their own."""
-SEEN = 5
-"""Rows a level needs to get one."""
-FARTHEST = 10.0
-"""Scaled numbers are cut here, so that one odd cell does not decide a score alone."""
+MAX_LEVELS = 50
+"""Number of levels of a category that can have a feature of their own."""
+MIN_LEVEL_ROWS = 5
+"""Rows a level needs to have one."""
+MAX_SCALED = 10.0
+"""Scaled numbers are clipped here, so that one extreme cell does not decide a score alone."""
 CHUNK = 65_536
 """Rows that are encoded at a time."""
 DATE_PARTS = ("days", "month", "weekday", "hour")
@@ -35,9 +32,9 @@ DATE_PARTS = ("days", "month", "weekday", "hour")
 
 @dataclass(frozen=True)
 class Numeric:
-    """A column of numbers, of yes and no or of dates: what fills gaps, and the centre and scale of each part.
+    """Encoder of numbers, booleans or dates: the fill value, centre and scale of each part.
 
-    `gaps` says whether a feature tells where cells were missing.
+    With `gaps`, one more feature marks missing cells.
     """
 
     name: str
@@ -50,7 +47,7 @@ class Numeric:
 
     @staticmethod
     def learn(column: Column, given: pd.Series[Any]) -> Numeric:
-        """Fill with the median; centre and scale what is then there."""
+        """Learn medians to fill gaps with, then centre and scale."""
         parts = PARTS[column.kind](given, column.form)
         gaps = np.isnan(parts)
         there = parts[~gaps[:, 0]]
@@ -58,17 +55,16 @@ class Numeric:
         filled = np.where(gaps, fill, parts)
         centre, spread = filled.mean(axis=0), filled.std(axis=0)
         scale = np.where(spread > 1e-12 * np.abs(centre), spread, 1.0)
-        return Numeric(
-            column.name, column.kind, column.form, _plain(fill), _plain(centre), _plain(scale), bool(gaps.any())
-        )
+        learned = [tuple(map(float, values)) for values in (fill, centre, scale)]
+        return Numeric(column.name, column.kind, column.form, learned[0], learned[1], learned[2], bool(gaps.any()))
 
     def encode(self, given: pd.Series[Any]) -> Floats:
-        """Return the scaled parts, and where cells were missing: `(rows, features)`."""
+        """Return the scaled parts, and the mask of missing cells: `(rows, features)`."""
         parts = PARTS[self.kind](given, self.form)
         gaps = np.isnan(parts)
-        with np.errstate(over="ignore"):  # what is too large is cut below
+        with np.errstate(over="ignore"):  # what is too large is clipped below
             scaled = (np.where(gaps, self.fill, parts) - self.centre) / np.array(self.scale)
-        return np.column_stack((scaled.clip(-FARTHEST, FARTHEST), *([gaps[:, 0]] if self.gaps else [])))
+        return np.column_stack((scaled.clip(-MAX_SCALED, MAX_SCALED), *([gaps[:, 0]] if self.gaps else [])))
 
     @property
     def features(self) -> list[str]:
@@ -79,7 +75,7 @@ class Numeric:
 
 @dataclass(frozen=True)
 class OneHot:
-    """A column of categories: the levels with a feature each; `others` for rare and new ones, `gaps` for none."""
+    """Encoder of categories: one feature per level, and one for `others` (rare and new levels) and `gaps`, if any."""
 
     name: str
     levels: tuple[str, ...]
@@ -88,9 +84,10 @@ class OneHot:
 
     @staticmethod
     def learn(column: Column, given: pd.Series[Any]) -> OneHot:
-        """Keep the levels that are common."""
+        """Keep the common levels."""
         counts = pd.Series(cells.words(given)).value_counts()
-        common = [str(level) for level in counts.index[:LEVELS] if counts[level] >= min(SEEN, counts.iloc[0])]
+        enough = min(MIN_LEVEL_ROWS, counts.max())  # NaN where every cell is missing
+        common = [str(level) for level in counts.index[:MAX_LEVELS] if counts[level] >= enough]
         return OneHot(column.name, tuple(sorted(common)), len(common) < len(counts), int(counts.sum()) < len(given))
 
     def encode(self, given: pd.Series[Any]) -> Floats:
@@ -109,22 +106,22 @@ class OneHot:
         return [*named, *([f"{self.name} = other"] * self.others), *([f"{self.name} missing"] * self.gaps)]
 
 
-def _of_dates(given: pd.Series[Any], form: str) -> Floats:
+def _date_parts(given: pd.Series[Any], form: str) -> Floats:
     """Return days since 1970, month, weekday and hour."""
     days = cells.dates(given, form)
-    whole = pd.to_datetime(pd.Series(np.floor(days)), unit="D").dt
-    return np.column_stack((days, whole.month.to_numpy(float), whole.day_of_week.to_numpy(float), days % 1 * 24))
+    calendar = pd.to_datetime(pd.Series(np.floor(days)), unit="D").dt
+    return np.column_stack((days, calendar.month.to_numpy(float), calendar.day_of_week.to_numpy(float), days % 1 * 24))
 
 
 PARTS: dict[str, Callable[[pd.Series[Any], str], Floats]] = {
     "number": lambda given, form: cells.numbers(given, form)[:, None],
     "boolean": lambda given, form: cells.flags(given)[:, None],
-    "date": _of_dates,
+    "date": _date_parts,
 }
 
 
 def typed(frame: pd.DataFrame, schema: Schema) -> pd.DataFrame:
-    """Return the columns used, with numbers written as text parsed once and for all; other columns are not copied."""
+    """Return the columns used, with numbers parsed; other columns are not copied."""
     parsed = {
         column.name: cells.numbers(frame[column.name], column.form) if column.kind == "number" else frame[column.name]
         for column in schema.used
@@ -134,25 +131,25 @@ def typed(frame: pd.DataFrame, schema: Schema) -> pd.DataFrame:
 
 
 def values(column: Column, given: pd.Series[Any]) -> Floats:
-    """Return the number each cell of a column says, NaN where there is none; of a date, the days since 1970."""
+    """Return the cells of a column as numbers, NaN where missing; a date is its days since 1970."""
     return PARTS[column.kind](given, column.form)[:, 0]
 
 
 class Preparation(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """A scikit-learn transformer from a table with columns of any kind to features a model can learn from.
+    """A scikit-learn transformer from a table with columns of any kind to features for a model.
 
-    Numbers, yes or no, and dates are filled with the median and scaled; categories get a feature for every common
-    level; a column with gaps gets a feature that tells where they are. Columns are found by name, in any order.
+    Numbers, booleans and dates are filled with the median and scaled; categories get one feature per common level; a
+    column with gaps gets a feature that marks them. Columns are found by name, in any order.
 
     Parameters
     ----------
     schema : Schema, optional
-        What the columns are; inferred in `fit` if not given.
+        The kinds of the columns; inferred in `fit` by default.
 
     Attributes
     ----------
     schema_ : Schema
-        What the columns are.
+        The kinds of the columns.
     encoders_ : list of Numeric or OneHot
         One for every column used.
 
@@ -187,7 +184,7 @@ class Preparation(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         widths = [len(encoder.features) for encoder in self.encoders_]
         stops = np.cumsum(widths)
         encoded = np.empty((len(X), stops[-1]), dtype=np.float32)
-        for start in range(0, len(X), CHUNK):  # an encoder works in double: not on all rows at a time
+        for start in range(0, len(X), CHUNK):  # encoders use float64: a chunk at a time saves memory
             rows = slice(start, start + CHUNK)
             for encoder, width, stop in zip(self.encoders_, widths, stops, strict=True):
                 encoded[rows, stop - width : stop] = encoder.encode(X[encoder.name].iloc[rows])
@@ -198,43 +195,5 @@ class Preparation(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return np.array([name for encoder in self.encoders_ for name in encoder.features], dtype=object)
 
     def state(self) -> list[dict[str, Any]]:
-        """Return what was learned as plain data; see `prepared`."""
+        """Return what was learned as plain data; `manifest.read_preparation` reads it."""
         return [{"encoder": type(encoder).__name__, **asdict(encoder)} for encoder in self.encoders_]
-
-
-def _plain(values: Floats) -> tuple[float, ...]:
-    return tuple(float(value) for value in values)
-
-
-def prepared(schema: Schema, state: Field) -> Preparation:
-    """Return the preparation that had this schema and state, which may be damaged or invented."""
-    preparation, entries, used = Preparation(schema), state.items(), schema.used
-    if len(entries) != len(used):
-        state.refuse(f"an encoder for each of {len(used):,} columns used")
-    preparation.schema_ = schema
-    preparation.encoders_ = [_encoder(entry, column) for entry, column in zip(entries, used, strict=True)]
-    return preparation
-
-
-def _encoder(entry: Field, column: Column) -> Numeric | OneHot:
-    """Return the encoder of a column."""
-    entry["name"].one_of([column.name])
-    if column.kind == "category":
-        entry["encoder"].one_of(["OneHot"])
-        levels = tuple(level.text() for level in entry["levels"].items(LEVELS))
-        return OneHot(column.name, levels, entry["others"].flag(), entry["gaps"].flag())
-    entry["encoder"].one_of(["Numeric"])
-    entry["kind"].one_of([column.kind])
-    entry["form"].one_of([column.form])
-    parts = len(DATE_PARTS) if column.kind == "date" else 1
-    fill, centre, scale = (_numbers(entry[key], parts) for key in ("fill", "centre", "scale"))
-    if min(scale) <= 0:
-        entry["scale"].refuse("positive numbers")
-    return Numeric(column.name, column.kind, column.form, fill, centre, scale, entry["gaps"].flag())
-
-
-def _numbers(entry: Field, parts: int) -> tuple[float, ...]:
-    found = tuple(item.number() for item in entry.items(parts))
-    if len(found) != parts:
-        entry.refuse(f"{parts} numbers")
-    return found

@@ -1,4 +1,7 @@
-"""Plain data of a stranger's: a JSON file read with limits, and every field of it checked where it is used."""
+"""The manifest of a model folder: untrusted JSON read with limits, every field checked where it is used.
+
+The table part (target, columns, encoders) is also checked before training: what cannot be stored is refused early.
+"""
 
 from __future__ import annotations
 
@@ -7,32 +10,29 @@ import math
 import os
 import stat
 from collections.abc import Collection
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn
 
-TEXT = 100_000
-"""Characters a name, a label or a note may have."""
-SHORT = 1_000
-"""Characters of what is a word or a line: a phase, a method, a metric."""
-FILE, ITEMS = 32 << 20, 3_000_000
-"""Bytes of a JSON file, and commas in it: each may become an object of its own in memory."""
-SHOWN, LINE = 60, 200
-"""Characters that messages show of a value, and of a text that others wrote."""
-LARGEST = 2**63
+from metricgrad.tabular.cells import DATE_FORMATS, NumberFormat, shortened
+from metricgrad.tabular.encoding import DATE_PARTS, MAX_LEVELS, Numeric, OneHot, Preparation
+from metricgrad.tabular.schema import DROPPED, USED, Column, Schema, check_names
+from metricgrad.tabular.target import Target, same_label
+
+MAX_TEXT, MAX_WORD = 100_000, 1_000
+"""Characters of a name, a label or a note; of a phase, a method or a metric."""
+MAX_BYTES, MAX_ITEMS = 32 << 20, 3_000_000
+"""Bytes of a JSON file, and commas in it: each may become an object in memory."""
+RESERVED_BYTES = 4 << 20
+"""Bytes of a manifest that are reserved for the training history."""
+MAX_FEATURES = 100_000
+"""Features a table may be encoded as: the paper's network has 100 weights for each."""
+MAX_INTEGER = 2**63
 
 
 class Field:
-    """A value of a manifest and its place there; it is returned as what it should be, or refused by its place.
+    """A value of a manifest and its place there; it is returned as the expected type, or refused by its place.
 
-    Parameters
-    ----------
-    value : object
-        As `json.loads` returns it.
-    place : str
-        Where it is.
-
-    Examples
-    --------
     >>> Field({"levels": ["a", 3]}, "plan")["levels"].items(5)[1].text()
     Traceback (most recent call last):
     ...
@@ -47,8 +47,6 @@ class Field:
         at = f"{self.place}: " if self.place else ""
         raise ValueError(f"{at}expected {expected}, got {shortened(self.value)}")
 
-    # ---- fields and items ------------------------------------------------------------------------------------------
-
     def __getitem__(self, key: str) -> Field:
         """Return a field of an object."""
         if key not in self:
@@ -60,15 +58,13 @@ class Field:
             self.refuse("an object")
         return key in self.value
 
-    def items(self, most: int = ITEMS) -> list[Field]:
+    def items(self, most: int = MAX_ITEMS) -> list[Field]:
         """Return the items of a list."""
         if not isinstance(self.value, list) or len(self.value) > most:
             self.refuse(f"a list of at most {most:,}")
         return [Field(item, f"{self.place}[{number}]") for number, item in enumerate(self.value)]
 
-    # ---- values ----------------------------------------------------------------------------------------------------
-
-    def text(self, most: int = TEXT) -> str:
+    def text(self, most: int = MAX_TEXT) -> str:
         """Return text that can be written in UTF-8."""
         if not isinstance(self.value, str):
             self.refuse("text")
@@ -83,14 +79,14 @@ class Field:
         return self.value
 
     def flag(self) -> bool:
-        """Return a truth value."""
+        """Return a boolean."""
         if not isinstance(self.value, bool):
             self.refuse("true or false")
         return self.value
 
     def count(self, least: int = 0) -> int:
         """Return an integer that fits into eight bytes."""
-        if type(self.value) is not int or not least <= self.value < LARGEST:
+        if type(self.value) is not int or not least <= self.value < MAX_INTEGER:
             self.refuse(f"an integer of at least {least}")
         return int(self.value)
 
@@ -101,33 +97,8 @@ class Field:
         return float(self.value)
 
     def number_or_nan(self) -> float:
-        """Return a finite number, or NaN where there is none."""
+        """Return a finite number, or NaN for null."""
         return math.nan if self.value is None else self.number()
-
-
-def shortened(value: Any) -> str:
-    """Write a value, or what it is like, in a few words."""
-    if isinstance(value, str):
-        more = f"... ({len(value):,} characters)" if len(value) > SHOWN else ""
-        return repr(value[:SHOWN]) + more
-    if isinstance(value, (list, dict)):
-        return f"{'a list' if isinstance(value, list) else 'an object'} of {len(value):,}"
-    if isinstance(value, int) and abs(value) >= LARGEST:
-        return f"an integer of {value.bit_length():,} bits"
-    return "null" if value is None else repr(value)
-
-
-def one_line(text: object, longest: int = LINE) -> str:
-    r"""Return the beginning of a text on one line, with what a terminal would act on escaped.
-
-    Examples
-    --------
-    >>> print(one_line("a\nb" + "c" * 1_000, longest=8))
-    a\nbcccc... (1,003 characters)
-    """
-    said = str(text)
-    shown = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in said[:longest])[:longest]
-    return shown if len(said) <= longest else f"{shown}... ({len(said):,} characters)"
 
 
 def _is_encodable(text: str) -> bool:
@@ -149,15 +120,15 @@ def _is_finite(value: float) -> bool:
 
 
 def read_json(path: Path) -> Field:
-    """Read a JSON file that may be anything."""
-    return parsed(read_file(path, FILE))
+    """Read a JSON file of unknown content."""
+    return parsed(read_file(path, MAX_BYTES))
 
 
 def parsed(content: bytes) -> Field:
-    """Return what JSON of limited size says."""
+    """Return the content of JSON of limited size."""
     commas = content.count(b",")
-    if commas > ITEMS:
-        raise ValueError(f"expected JSON of at most {ITEMS:,} values, got {commas:,} commas")
+    if commas > MAX_ITEMS:
+        raise ValueError(f"expected JSON of at most {MAX_ITEMS:,} values, got {commas:,} commas")
     try:
         return Field(json.loads(content.decode("utf-8")))
     except (ValueError, RecursionError) as error:
@@ -165,18 +136,18 @@ def parsed(content: bytes) -> Field:
 
 
 def read_file(path: Path, most: int) -> bytes:
-    """Read a file of limited size; whatever is not a plain file, and might never end, is refused unread."""
-    # Opened without waiting: a pipe that nobody writes to would otherwise never open.
+    """Read a file of limited size; anything but a regular file, which might never end, is refused unread."""
+    # Opened without waiting: a pipe without a writer would otherwise block for ever.
     opened = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     try:
-        there = os.fstat(opened)
-        if not stat.S_ISREG(there.st_mode):
-            raise ValueError(f"expected a regular file, got {_kind(there.st_mode)}")
-        size = there.st_size
+        status = os.fstat(opened)
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError(f"expected a regular file, got {_kind(status.st_mode)}")
+        size = status.st_size
         if size <= most:
             with open(opened, "rb", closefd=False) as file:
                 content = file.read(size + 1)
-            size = len(content)  # a file of the system may say it is empty and never end
+            size = len(content)  # a file of /proc may have size 0 and never end
         if size > most:
             raise ValueError(f"expected at most {most:,} bytes, got {size:,}")
     finally:
@@ -187,3 +158,106 @@ def read_file(path: Path, most: int) -> bytes:
 def _kind(mode: int) -> str:
     kinds = {stat.S_IFIFO: "a pipe", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device", stat.S_IFDIR: "a folder"}
     return kinds.get(stat.S_IFMT(mode), "something else")
+
+
+# ---- the table -----------------------------------------------------------------------------------------------------
+
+
+def table_state(metric: str, target: Target, preparation: Preparation) -> dict[str, Any]:
+    """Return metric, target, columns and encoders as plain data."""
+    return {
+        "metric": metric,
+        "target": asdict(target),
+        "columns": [asdict(column) for column in preparation.schema_.columns],
+        "preparation": preparation.state(),
+    }
+
+
+def check_storable(state: dict[str, Any]) -> None:
+    """Refuse a table that a model folder cannot describe, before a model is trained on it."""
+    text = json.dumps(state)
+    most, items = MAX_BYTES - RESERVED_BYTES, MAX_ITEMS // 2
+    if len(text) > most or text.count(",") > items:
+        raise ValueError(
+            f"expected a table described in {most:,} bytes and {items:,} values, "
+            f"got {len(text):,} and {text.count(','):,}; ignore some columns"
+        )
+    read_table_state(Field(json.loads(text)))
+
+
+def read_table_state(state: Field) -> tuple[str, Target, Preparation]:
+    """Return metric, target and fitted preparation from untrusted plain data."""
+    schema = Schema(tuple(_column(entry) for entry in state["columns"].items()))
+    check_names([column.name for column in schema.columns])
+    preparation = read_preparation(schema, state["preparation"])
+    features = sum(len(encoder.features) for encoder in preparation.encoders_)
+    if not 0 < features <= MAX_FEATURES:
+        raise ValueError(f"preparation: expected from 1 to {MAX_FEATURES:,} features, got {features:,}")
+    return state["metric"].text(MAX_WORD), _target(state["target"]), preparation
+
+
+def read_preparation(schema: Schema, state: Field) -> Preparation:
+    """Return the fitted preparation of a schema."""
+    entries = state.items()
+    if len(entries) != len(schema.used):
+        state.refuse(f"an encoder for each of {len(schema.used):,} columns used")
+    preparation = Preparation(schema)
+    preparation.schema_ = schema
+    preparation.encoders_ = [_encoder(entry, column) for entry, column in zip(entries, schema.used, strict=True)]
+    return preparation
+
+
+def _column(entry: Field) -> Column:
+    kind = entry["kind"].one_of({**USED, **DROPPED})
+    return Column(entry["name"].text(), kind, _form(entry["form"], kind), entry["stray"].count())
+
+
+def _form(entry: Field, kind: str) -> str:
+    """Return the format of a column, if columns of its kind can have it."""
+    form = entry.text(MAX_WORD)
+    if kind == "date":
+        return entry.one_of(("", *DATE_FORMATS))
+    if form:
+        try:
+            NumberFormat.from_text(form)
+        except ValueError:
+            entry.refuse("a number format such as 'decimal comma, €'")
+        if kind != "number":
+            entry.refuse("no format for a column that is neither a date nor a number")
+    return form
+
+
+def _encoder(entry: Field, column: Column) -> Numeric | OneHot:
+    entry["name"].one_of([column.name])
+    if column.kind == "category":
+        entry["encoder"].one_of(["OneHot"])
+        levels = tuple(level.text() for level in entry["levels"].items(MAX_LEVELS))
+        return OneHot(column.name, levels, entry["others"].flag(), entry["gaps"].flag())
+    entry["encoder"].one_of(["Numeric"])
+    entry["kind"].one_of([column.kind])
+    entry["form"].one_of([column.form])
+    parts = len(DATE_PARTS) if column.kind == "date" else 1
+    fill, centre, scale = (_numbers(entry[key], parts) for key in ("fill", "centre", "scale"))
+    if min(scale) <= 0:
+        entry["scale"].refuse("positive numbers")
+    return Numeric(column.name, column.kind, column.form, fill, centre, scale, entry["gaps"].flag())
+
+
+def _numbers(entry: Field, parts: int) -> tuple[float, ...]:
+    found = tuple(item.number() for item in entry.items(parts))
+    if len(found) != parts:
+        entry.refuse(f"{parts} numbers")
+    return found
+
+
+def _target(entry: Field) -> Target:
+    target = Target(entry["name"].text(), _label(entry["negative"]), _label(entry["positive"]), entry["rest"].flag())
+    if same_label(target.negative, target.positive):
+        entry["positive"].refuse("a label other than the negative one")
+    return target
+
+
+def _label(entry: Field) -> str | int | bool:
+    if isinstance(entry.value, bool):
+        return entry.value
+    return entry.count(-MAX_INTEGER) if isinstance(entry.value, int) else entry.text()

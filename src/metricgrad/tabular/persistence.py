@@ -1,10 +1,12 @@
-"""The model folder: a fitted table model as JSON and safetensors; loading one never runs code of it."""
+"""The model folder: a fitted table model as JSON and safetensors, with a model card; loading runs no code from it."""
 
 from __future__ import annotations
 
 import hashlib
+import html
 import json
 import math
+import re
 import secrets
 import tempfile
 import time
@@ -16,7 +18,6 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
 import torch
 
@@ -24,43 +25,42 @@ from metricgrad.metrics.parse import read_metric
 from metricgrad.metrics.registry import Metric
 from metricgrad.provenance import provenance
 from metricgrad.reporting.atomic import is_being_replaced, recover, replacing_folder, staged
-from metricgrad.reporting.plots import plot_convergence
-from metricgrad.tabular.manifest import TEXT, read_json
-from metricgrad.tabular.model_card import CURVE, write_card
-from metricgrad.tabular.stored_model import fill_weights, model_of
+from metricgrad.reporting.terminal import visible
+from metricgrad.tabular.manifest import MAX_TEXT, read_json, table_state
+from metricgrad.tabular.schema import DROPPED, USED
+from metricgrad.tabular.stored_model import fill_weights, model_of, packed
 from metricgrad.tabular.table_classifier import TableClassifier, stored_name
-from metricgrad.tabular.table_state import table_state
-from metricgrad.tabular.weights_file import packed
 from metricgrad.training.networks import MODELS
 from metricgrad.training.recipe import get_recipe
 from metricgrad.training.trainer import Round
 
 FORMAT = 1
-STATE, WEIGHTS, CARD = "model.json", "weights.safetensors", "README.md"
-FILES = {STATE, WEIGHTS, CARD, CURVE}
-ROUNDS = 10_000
-"""Looks at the validation rows that are saved."""
-READABLE = 1 << 20
-"""Characters of a manifest up to which its fields have a line each."""
-LONGEST_ERROR = 500
+STATE, WEIGHTS, CARD, CURVE = FILES = ("model.json", "weights.safetensors", "README.md", "validation.png")
+MAX_SAVED_ROUNDS = 10_000
+"""Rounds of the history that are saved."""
+MAX_INDENTED = 1 << 20
+"""Characters of a manifest up to which it is indented, to be readable."""
+MAX_ERROR = 500
+MAX_CARD_COLUMNS = 200
 ATTEMPTS, PAUSE = 40, 0.05
 """How often, and after how many seconds, a folder is read again that was replaced meanwhile."""
-WRONG = (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError, OverflowError)
-"""What damaged or invented contents raise on their way to a model."""
+DAMAGED = (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError, OverflowError)
+"""What damaged or forged contents raise when a model is built from them."""
 
 
 # ---- saving --------------------------------------------------------------------------------------------------------
 
 
 def save(model: TableClassifier, folder: str | Path) -> Path:
-    """Save a fitted model as a folder: weights, pipeline, model card and the curve of its training.
+    """Save a fitted model as a folder: weights, pipeline, model card and training curve.
 
-    Written beside, loaded once to be sure, and then renamed: if anything fails, what was there before is untouched.
+    The new folder is written beside the old one, loaded once as a check, and then renamed: if anything fails, the old
+    one is untouched.
 
     Parameters
     ----------
     model : TableClassifier
-        Fitted, with a model known by name.
+        Fitted, with a network that has a name.
     folder : path
         New, empty, or a model folder to be replaced.
 
@@ -72,18 +72,18 @@ def save(model: TableClassifier, folder: str | Path) -> Path:
     target = check_free(folder)
     name = model.model_.network_.name
     if name not in MODELS:
-        raise ValueError(f"model: expected {', '.join(MODELS)} to be kept without code, got a module of your own")
-    with replacing_folder(target) as beside:
-        _write(model, beside)
+        raise ValueError(f"model: expected {', '.join(MODELS)}, which can be saved without code, got a custom module")
+    with replacing_folder(target) as staging:
+        _write(model, staging)
         try:
-            _read(beside)
+            _read(staging)
         except ValueError as error:
             raise ValueError(f"model: expected one that can be loaded again, got {error.__cause__}") from error
     return target
 
 
 def save_or_rescue(model: TableClassifier, folder: str | Path) -> Path:
-    """Save a model; if its folder can no longer be written, save it elsewhere and raise an error that says where."""
+    """Save a model; if its folder cannot be written, save it elsewhere and raise an error that names the place."""
     try:
         return save(model, folder)
     except (OSError, ValueError) as error:
@@ -94,7 +94,7 @@ def save_or_rescue(model: TableClassifier, folder: str | Path) -> Path:
 
 
 def _rescued(model: TableClassifier, target: Path) -> Path | None:
-    """Save a model beside where it should be, or else among temporary files; None if neither can be."""
+    """Save a model beside its folder, or else among temporary files; None if neither works."""
     for parent in (target.parent, Path(tempfile.gettempdir())):
         with suppress(OSError, ValueError):
             return save(model, parent / f"{target.name}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}")
@@ -102,7 +102,7 @@ def _rescued(model: TableClassifier, target: Path) -> Path | None:
 
 
 def check_free(folder: str | Path) -> Path:
-    """Return a folder that can be written, making those above it; refuse one that holds anything but a model."""
+    """Return a folder that can be written, after making its parents; refuse one that holds anything but a model."""
     target = Path(folder).absolute()
     recover(target)
     if target.exists() and not target.is_dir():
@@ -113,9 +113,9 @@ def check_free(folder: str | Path) -> Path:
             f"out: expected a new folder or a model folder, got {str(folder)!r}, which holds {others[0]!r}"
         )
     target.parent.mkdir(parents=True, exist_ok=True)
-    beside = staged(target)
-    beside.mkdir()
-    beside.rmdir()
+    staging = staged(target)
+    staging.mkdir()  # fails now rather than after training
+    staging.rmdir()
     return target
 
 
@@ -130,14 +130,23 @@ def _write(model: TableClassifier, folder: Path) -> None:
     made_by = provenance()
     state = _state(model, metric, made_by) | {"weights_sha256": hashlib.sha256(weights).hexdigest()}
     text = json.dumps(state, allow_nan=False)
-    readable = json.dumps(state, indent=1, allow_nan=False) if len(text) < READABLE else text
+    readable = json.dumps(state, indent=1, allow_nan=False) if len(text) < MAX_INDENTED else text
     (folder / STATE).write_text(f"{readable}\n", "utf-8")
-    (folder / CARD).write_text(write_card(model, metric, made_by), "utf-8")
+    (folder / CARD).write_text(model_card(model, metric, made_by), "utf-8")
+    _draw(model, metric, folder / CURVE)
+
+
+def _draw(model: TableClassifier, metric: Metric, path: Path) -> None:
+    import matplotlib  # here, so that loading a model needs no plots
+
+    from metricgrad.reporting.plots import plot_convergence
+
+    inner = model.model_
     try:
         with matplotlib.rc_context({"text.parse_math": False}):  # a $ in the name of a metric is a $
-            plot_convergence({inner.method: inner.history_}, metric).savefig(folder / CURVE, dpi=110)
-    except (ValueError, RuntimeError) as error:  # a picture must not cost a model
-        warnings.warn(f"save: the curve of the training could not be drawn: {error}", stacklevel=4)
+            plot_convergence({inner.method: inner.history_}, metric).savefig(path, dpi=110)
+    except (ValueError, RuntimeError) as error:  # a failed plot must not lose the model
+        warnings.warn(f"save: the training curve could not be drawn: {error}", stacklevel=5)
 
 
 def _state(model: TableClassifier, metric: Metric, made_by: Mapping[str, str]) -> dict[str, Any]:
@@ -158,23 +167,23 @@ def _state(model: TableClassifier, metric: Metric, made_by: Mapping[str, str]) -
             "verdict": None if inner.verdict_ is None else asdict(inner.verdict_),
         },
         "history": [asdict(done) for done in _thinned(looked_at)],
-        "notes": [note[:TEXT] for note in model.notes_],
+        "notes": [note[:MAX_TEXT] for note in model.notes_],
         "made_by": dict(made_by),
     }
     return dict(_plain(state))
 
 
 def _thinned(history: Sequence[Round]) -> list[Round]:
-    """Return at most so many rounds as are saved, evenly chosen, the best and the last among them."""
-    if len(history) <= ROUNDS:
+    """Return at most `MAX_SAVED_ROUNDS` rounds, evenly chosen, the best and the last among them."""
+    if len(history) <= MAX_SAVED_ROUNDS:
         return list(history)
     best = min(range(len(history)), key=lambda number: history[number].validation)
-    even = np.linspace(0, len(history) - 1, ROUNDS - 1).round().astype(int)
+    even = np.linspace(0, len(history) - 1, MAX_SAVED_ROUNDS - 1).round().astype(int)
     return [history[number] for number in sorted({best, *map(int, even)})]
 
 
 def _plain(value: Any) -> Any:
-    """Return what JSON can hold: Python's own numbers, and None for those that are not finite."""
+    """Return data that JSON can hold: built-in numbers, and None for those that are not finite."""
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -196,8 +205,8 @@ def _plain(value: Any) -> Any:
 def load(folder: str | Path) -> TableClassifier:
     """Load a model saved by `save`; nothing in the folder is ever executed, whoever made it.
 
-    Sizes, types and shapes are checked before anything is made of them. A metric that was code is known by its name
-    only; set `model.metric` to score by it.
+    Sizes, types and shapes are checked before anything is built from them. Of a metric that was code only the name is
+    stored; set `model.metric` to score by it.
 
     Parameters
     ----------
@@ -207,7 +216,7 @@ def load(folder: str | Path) -> TableClassifier:
     Returns
     -------
     TableClassifier
-        Fitted; it predicts as the one that was saved.
+        Fitted; it predicts like the one that was saved.
     """
     path = Path(folder)
     for attempt in range(ATTEMPTS):
@@ -225,10 +234,10 @@ def load(folder: str | Path) -> TableClassifier:
 
 def _identity(path: Path) -> tuple[int, int] | None:
     try:
-        there = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return there.st_ino, there.st_mtime_ns
+    return status.st_ino, status.st_mtime_ns
 
 
 def _read(path: Path) -> TableClassifier:
@@ -237,21 +246,81 @@ def _read(path: Path) -> TableClassifier:
     with _naming(path / STATE):
         state = read_json(path / STATE)
         if state["format"].value != FORMAT:
-            state["format"].refuse(f"{FORMAT}, or the version of metricgrad that wrote it")
+            state["format"].refuse(f"{FORMAT}, the format of this version of metricgrad")
         model, network = model_of(state)
-        hashed = state["weights_sha256"].text(64) if "weights_sha256" in state else None
+        sha256 = state["weights_sha256"].text(64) if "weights_sha256" in state else None
     with _naming(path / WEIGHTS):
-        fill_weights(model, network, path / WEIGHTS, hashed)
+        fill_weights(model, network, path / WEIGHTS, sha256)
     return model
 
 
 @contextmanager
 def _naming(file: Path) -> Iterator[None]:
-    """Turn whatever a file raises on its way to a model into one error that names the file."""
+    """Turn any error that a damaged file raises into one error that names the file."""
     try:
         yield
-    except WRONG as error:
-        said = str(error) if isinstance(error, ValueError) else f"expected a model, got {type(error).__name__}: {error}"
-        short = " ".join(said.split())
-        short = short if len(short) <= LONGEST_ERROR else f"{short[:LONGEST_ERROR]}..."
+    except DAMAGED as error:
+        text = str(error) if isinstance(error, ValueError) else f"expected a model, got {type(error).__name__}: {error}"
+        short = " ".join(text.split())
+        short = short if len(short) <= MAX_ERROR else f"{short[:MAX_ERROR]}..."
         raise ValueError(f"{file}: {short}") from error
+
+
+# ---- the model card ------------------------------------------------------------------------------------------------
+
+
+def model_card(model: TableClassifier, metric: Metric, made_by: Mapping[str, str]) -> str:
+    """Return a model card in Markdown: validation result, classes, data, columns, and how to load the model."""
+    inner, target = model.model_, model.target_
+    rows, positives = model.data_["rows"], model.data_["positives"]
+    stopped = " Training was stopped early." if inner.interrupted_ else ""
+    columns = model.pipeline_[0].schema_.columns
+    lines = [
+        f"# A model of {_escaped(target.name)}, trained for {_escaped(metric.label)}",
+        "",
+        f"- **{_escaped(metric.shown(inner.validation_loss_))}** on the validation rows. They also chose the "
+        f"checkpoint and the threshold, so expect slightly less on new rows.{stopped}",
+        *([f"- It {_escaped(inner.verdict_)}."] if inner.verdict_ is not None else []),
+        f"- Positive is {_escaped(target.positive)}, negative {_escaped(target.negative)}; a row with a score of at "
+        "least 0 is predicted positive.",
+        f"- Threshold on the network's raw scores: {inner.threshold_:.6g}, already subtracted. Scores rank rows; they "
+        "are not probabilities.",
+        f"- Trained on {rows:,} rows, {positives:,} of them positive, {model.pipeline_[1].n_features_in_:,} features.",
+        f"- Method {inner.method}, model {inner.network_.name}.",
+        "",
+        f"![The metric on the validation rows during training]({CURVE})",
+        "",
+        "## Load",
+        "",
+        "```python",
+        "import metricgrad",
+        "",
+        'model = metricgrad.load("this-folder")',
+        "model.predict(frame)  # a pandas frame with the columns below, in any order",
+        "```",
+        "",
+        "or `metricgrad predict this-folder data.csv`. Loading runs no code from this folder.",
+        "",
+        "## Columns",
+        "",
+        "| name | kind |",
+        "|---|---|",
+        *(f"| {_escaped(column.name)} | {_described(column.kind)} |" for column in columns[:MAX_CARD_COLUMNS]),
+        *([f"| {len(columns) - MAX_CARD_COLUMNS:,} more | |"] if len(columns) > MAX_CARD_COLUMNS else []),
+        "",
+        "## Made by",
+        "",
+        *(f"- {_escaped(name)} {_escaped(version)}" for name, version in made_by.items() if version),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _described(kind: str) -> str:
+    return kind if kind in USED else f"not used: {DROPPED[kind]}"
+
+
+def _escaped(value: Any) -> str:
+    """Return a user's text with characters that Markdown, HTML or a terminal would interpret escaped."""
+    plain = html.escape(visible(" ".join(str(value).split())), quote=False)
+    return re.sub(r"([\\`*_\[\]#!|~])", r"\\\1", plain)

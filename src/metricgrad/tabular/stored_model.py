@@ -1,45 +1,54 @@
-"""A model from what its folder says: every field and every tensor is checked before anything is made of it."""
+"""A model from its folder: every field and every tensor is checked before anything is built from it."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+import safetensors.torch
 import torch
+from safetensors import SafetensorError
 from sklearn.pipeline import Pipeline
+from torch import Tensor
 
 from metricgrad.estimators.classifier import MetricClassifier
 from metricgrad.metrics.parse import read_metric
 from metricgrad.metrics.registry import Metric
 from metricgrad.metrics.tasks import BINARY
-from metricgrad.tabular.encoding import FARTHEST
-from metricgrad.tabular.manifest import SHORT, Field
+from metricgrad.tabular.encoding import MAX_SCALED
+from metricgrad.tabular.manifest import MAX_WORD, Field, parsed, read_file, read_table_state
 from metricgrad.tabular.table_classifier import TableClassifier
-from metricgrad.tabular.table_state import read_table_state
-from metricgrad.tabular.weights_file import read_weights, unpacked
 from metricgrad.training.networks import MODELS, Scorer, folded, layers_of, tensors_of
 from metricgrad.training.recipe import Recipe
 from metricgrad.training.selection import Verdict
 from metricgrad.training.trainer import Round
 
 Record = TypeVar("Record", Round, Verdict)
-ROUNDS = 100_000
-"""Looks at the validation rows that are read."""
-FARTHEST_SCORE = 1e300
-"""What no sum on the way to a score may exceed."""
+Expected = Mapping[str, Tensor]
+"""Tensors by name, of which only shape and type count; they may be on torch's device `meta`, without memory."""
+MAX_ROUNDS = 100_000
+"""Rounds of the history that are read."""
+MAX_SCORE = 1e300
+"""No sum on the way to a score may exceed this."""
+DTYPES = {torch.float64: "F64", torch.int64: "I64"}
+LENGTH_BYTES, MAX_HEADER = 8, 1 << 16
+"""Bytes of a safetensors file that hold the length of its header, and bytes of a header of some tens of tensors."""
 READERS: dict[str, Callable[[Field], Any]] = {
-    "str": lambda entry: entry.text(SHORT),
+    "str": lambda entry: entry.text(MAX_WORD),
     "int": Field.count,
     "float": Field.number_or_nan,
     "bool": Field.flag,
 }
 """How a field of a record is read, by its type."""
+OLD_NAMES = {"control": "companion", "config": "construction", "surrogate_config": "construction"}
+"""Names in folders of 0.1.0 of fields that were renamed since."""
 
 
 # ---- the manifest --------------------------------------------------------------------------------------------------
@@ -65,19 +74,19 @@ def model_of(state: Field) -> tuple[TableClassifier, Scorer]:
 
 
 def _classifier(state: Field, name: str) -> MetricClassifier:
-    kept = state["model"]
-    method, network = kept["method"].text(SHORT), kept["network"].one_of(tuple(MODELS))
-    inner = MetricClassifier(_metric(name), method, network, _recipe(kept["recipe"]))
-    inner.threshold_, inner.validation_loss_ = kept["threshold"].number(), kept["validation_loss"].number_or_nan()
-    inner.interrupted_ = kept["interrupted"].flag()
-    inner.verdict_ = None if kept["verdict"].value is None else _record(Verdict, kept["verdict"])
-    inner.history_ = [_record(Round, done) for done in state["history"].items(ROUNDS)]
+    entry = state["model"]
+    method, network = entry["method"].text(MAX_WORD), entry["network"].one_of(tuple(MODELS))
+    inner = MetricClassifier(_metric(name), method, network, _recipe(entry["recipe"]))
+    inner.threshold_, inner.validation_loss_ = entry["threshold"].number(), entry["validation_loss"].number_or_nan()
+    inner.interrupted_ = entry["interrupted"].flag()
+    inner.verdict_ = None if entry["verdict"].value is None else _record(Verdict, entry["verdict"])
+    inner.history_ = [_record(Round, done) for done in state["history"].items(MAX_ROUNDS)]
     inner.task_, inner.classes_ = "binary", np.array([0.0, 1.0])
     return inner
 
 
 def _metric(name: str) -> Metric | str:
-    """Return a metric by name, or the name of one that was code, which is not run; it may be called as another is."""
+    """Return a metric by name, or only the name if it was code, which is not run, or is not for two classes."""
     try:
         metric = read_metric(name)
     except ValueError:
@@ -86,10 +95,10 @@ def _metric(name: str) -> Metric | str:
 
 
 def _recipe(entry: Field) -> Recipe:
-    """Return a recipe; another version may know other fields of it."""
-    known = {field.name: entry[field.name].value for field in fields(Recipe) if field.name in entry}
+    """Return a recipe; fields that this version does not know are ignored, and old names of fields accepted."""
+    known = {name: stored.value for name, stored in _stored_fields(Recipe, entry)}
     if "name" in known:
-        entry["name"].text(SHORT)
+        entry["name"].text(MAX_WORD)
     try:
         return Recipe(**known)
     except (ValueError, TypeError, OverflowError) as error:
@@ -97,28 +106,39 @@ def _recipe(entry: Field) -> Recipe:
 
 
 def _record(kind: type[Record], entry: Field) -> Record:
-    """Return a record of what happened, with NaN where nothing is known: this version may keep more than that one."""
-    known = {
-        field.name: READERS[str(field.type)](entry[field.name])
-        for field in fields(kind)
-        if field.name in entry and entry[field.name].value is not None
-    }
-    return kind(**{**dict.fromkeys(kind.__dataclass_fields__, math.nan), **known})
+    """Return a record, with NaN for unknown fields: another version may have stored fewer."""
+    types = {field.name: str(field.type) for field in fields(kind)}
+    stored = _stored_fields(kind, entry)
+    known = {name: READERS[types[name]](value) for name, value in stored if value.value is not None}
+    return kind(**{**dict.fromkeys(types, math.nan), **known})
+
+
+def _stored_fields(kind: type[Recipe | Record], entry: Field) -> Iterator[tuple[str, Field]]:
+    """Yield the fields of a dataclass that are stored, by their present or else their old name."""
+    for field in fields(kind):
+        name = field.name if field.name in entry else OLD_NAMES.get(field.name, field.name)
+        if name in entry:
+            yield field.name, entry[name]
 
 
 # ---- the weights ---------------------------------------------------------------------------------------------------
 
 
-def fill_weights(model: TableClassifier, network: Scorer, path: Path, hashed: str | None) -> None:
-    """Give a model its weights, of exactly the shapes its manifest says."""
+def packed(tensors: Mapping[str, Tensor]) -> bytes:
+    """Return tensors as the content of a safetensors file."""
+    return bytes(safetensors.torch.save({name: tensor.detach().contiguous() for name, tensor in tensors.items()}))
+
+
+def fill_weights(model: TableClassifier, network: Scorer, path: Path, sha256: str | None) -> None:
+    """Give a model its weights, of exactly the shapes that follow from its manifest."""
     inner = model.model_
     vector = torch.empty(network.features, dtype=torch.float64, device="meta")
     shapes = {f"network.{key}": value for key, value in network.body.state_dict().items()}
     expected = {**shapes, "centre": vector, "scale": vector}
     content = read_weights(path, expected)
     found = hashlib.sha256(content).hexdigest()
-    if hashed is not None and found != hashed:
-        raise ValueError(f"expected the SHA-256 {hashed}, as the manifest says, got {found}")
+    if sha256 is not None and found != sha256:
+        raise ValueError(f"expected the SHA-256 {sha256} of the manifest, got {found}")
     tensors = unpacked(content, expected)
     network.body.load_state_dict({key.removeprefix("network."): tensors[key] for key in shapes}, assign=True)
     inner.network_ = network.eval()
@@ -132,10 +152,49 @@ def fill_weights(model: TableClassifier, network: Scorer, path: Path, hashed: st
 
 @torch.no_grad()
 def _check_scores(inner: MetricClassifier) -> None:
-    """Refuse weights for which some row has a score that is not finite: features are at most `FARTHEST` from zero."""
+    """Refuse weights with which a row can have an infinite score: features are at most `MAX_SCALED` from zero."""
     centre, scale = torch.from_numpy(inner.centre_), torch.from_numpy(inner.scale_)
-    largest = ((FARTHEST + centre.abs()) / scale).float().double()  # as features are rounded
+    largest = ((MAX_SCALED + centre.abs()) / scale).float().double()  # as features are rounded
     for weight, bias in folded((layer, tensors_of(layer)) for layer in layers_of(inner.network_.body))[0]:
         largest = weight.abs() @ largest + bias.abs()
-    if not float(largest.max()) + abs(float(inner.threshold_)) < FARTHEST_SCORE:
+    if not float(largest.max()) + abs(float(inner.threshold_)) < MAX_SCORE:
         raise ValueError("network: expected weights with which every score is finite, got larger ones")
+
+
+def read_weights(path: Path, expected: Expected) -> bytes:
+    """Read a safetensors file no larger than the expected tensors, whose header names them and no others."""
+    data = sum(tensor.numel() * tensor.element_size() for tensor in expected.values())
+    content = read_file(path, LENGTH_BYTES + MAX_HEADER + data)
+    header = int.from_bytes(content[:LENGTH_BYTES], "little")
+    if header > MAX_HEADER or len(content) != LENGTH_BYTES + header + data:
+        raise ValueError(
+            f"expected {data:,} bytes of tensors after a header of at most {MAX_HEADER:,}, "
+            f"got {len(content):,} bytes with a header of {header:,}"
+        )
+    _check_header(parsed(content[LENGTH_BYTES : LENGTH_BYTES + header]), expected)
+    return content
+
+
+def _check_header(header: Field, expected: Expected) -> None:
+    for name, tensor in expected.items():
+        entry = header[name]
+        shape = list(tensor.shape)
+        if entry["shape"].value != shape:
+            shown = json.dumps(entry["shape"].value)[:100]
+            raise ValueError(f"{name}: expected the shape {shape}, got {shown}")
+        entry["dtype"].one_of([DTYPES[tensor.dtype]])
+    others = [name for name in header.value if name not in (*expected, "__metadata__")]
+    if others:
+        raise ValueError(f"expected {len(expected)} tensors, got another named {others[0][:60]!r}")
+
+
+def unpacked(content: bytes, expected: Expected) -> dict[str, Tensor]:
+    """Return the tensors of a file that `read_weights` has read; all of their values are finite."""
+    try:
+        tensors: dict[str, Tensor] = safetensors.torch.load(content)
+    except SafetensorError as error:
+        raise ValueError(f"expected a safetensors file, got {error}") from error
+    for name in expected:
+        if not bool(tensors[name].isfinite().all()):
+            raise ValueError(f"{name}: expected finite numbers, got others")
+    return tensors

@@ -1,4 +1,4 @@
-"""TableClassifier: a user's own table, with columns of any kind, to a model trained for a metric."""
+"""TableClassifier: trains a model for a metric on a table with columns of any kind."""
 
 from __future__ import annotations
 
@@ -18,41 +18,39 @@ from metricgrad.estimators.classifier import MetricClassifier
 from metricgrad.estimators.metric_estimator import NestedRecipe, seed_of
 from metricgrad.metrics.parse import read_metric
 from metricgrad.metrics.registry import Metric
-from metricgrad.tabular.cells import dates, form_of_dates, numbers
+from metricgrad.tabular.cells import TableError, date_format, dates, numbers
 from metricgrad.tabular.encoding import Preparation, typed
-from metricgrad.tabular.io import TableError, check_names
-from metricgrad.tabular.leaks import leaking
-from metricgrad.tabular.schema import CLEAR, infer_columns
-from metricgrad.tabular.table_state import check_storable, table_state
-from metricgrad.tabular.target import Target, check_column, infer_target
+from metricgrad.tabular.manifest import check_storable, table_state
+from metricgrad.tabular.schema import MIN_PARSED, check_names, infer_columns
+from metricgrad.tabular.target import Target, check_column, infer_target, leaking_columns
 from metricgrad.training.data import MAX_DUPLICATES, MAX_MERGE_ROWS
 from metricgrad.training.recipe import Recipe
 from metricgrad.training.splits import group_part, latest_part, split
 
 Array = NDArray[Any]
 LOG = logging.getLogger(__name__)
-CELLS = 1 << 24
-"""Encoded cells that are in memory at a time where rows are scored."""
-GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-"""Sets the hashes of rows of different targets apart."""
-FEW = 30
+SCORED_CELLS = 1 << 24
+"""Encoded cells in memory at a time while rows are scored."""
+GOLDEN_RATIO = np.uint64(0x9E3779B97F4A7C15)
+"""Separates the hashes of equal rows with different targets."""
+FEW_POSITIVES = 30
 """Positive rows below which the metric on validation rows is mostly noise."""
 
 
 class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
-    """Binary classifier for a table as it comes: numbers, categories, yes or no, dates, gaps, ids and all.
+    """Binary classifier for a table as it is: numbers, categories, booleans, dates, missing cells and ids.
 
-    What the columns are is inferred and said in `notes_`; gaps are filled, categories spread out and numbers scaled in
-    a scikit-learn pipeline, at the end of which a `MetricClassifier` is trained for the metric.
+    The kinds of the columns are inferred and listed in `notes_`; gaps are filled, categories one-hot encoded and
+    numbers scaled in a scikit-learn pipeline, whose last step is a `MetricClassifier` trained for the metric.
 
     Parameters
     ----------
     metric : str, Metric, torchmetrics object, scorer or function of scikit-learn
-        A name (`"f1"`), an expression over `tp fp fn tn`, `"sklearn.metrics.f1_score"`, or as of `MetricClassifier`.
+        A name (`"f1"`), an expression over `tp fp fn tn`, `"sklearn.metrics.f1_score"`, or as for `MetricClassifier`.
     method, model, recipe, validation_fraction, time_limit, random_state, verbose
-        As of `MetricClassifier`.
+        As for `MetricClassifier`.
     positive : label, optional
-        The positive class; inferred if not given. Where there are more than two, all others are negative.
+        The positive class; inferred by default. If there are more than two classes, all others are negative.
     ignore : collection of str
         Columns to leave out.
 
@@ -65,9 +63,9 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
     target_ : Target
         Name and labels of the target.
     data_ : dict
-        How many `rows` there were, and how many `positives`.
+        Numbers of `rows` and `positives`.
     notes_ : list of str
-        What was inferred, dropped and why.
+        What was inferred, and which columns were dropped and why.
 
     Examples
     --------
@@ -76,7 +74,7 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
     >>> frame = pd.DataFrame({"age": [30, 31, 32, 33, 34] * 20, "churn": ["no", "no", "yes", "no", "yes"] * 20})
     >>> model = TableClassifier("f1", model="linear", recipe=Recipe(warmup=60, rounds=0)).fit(frame, "churn")
     >>> model.notes_[0]
-    "target churn: 'yes' is positive (it says yes), 40 of 100 rows, against 'no'"
+    "target churn: 'yes' is positive (it means yes), 40 of 100 rows, against 'no'"
     """
 
     classes_: Array
@@ -119,11 +117,11 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
         y : str or array-like of shape (rows,)
             The target: the name of a column of `X`, or labels. Rows without one are left out.
         sample_weight : str or array-like, optional
-            How much each row counts: a column, or numbers.
+            Row weights: a column, or numbers.
         groups : str or array-like, optional
-            What each row belongs to: a column, or values. No group is on both sides of the split.
+            The group of each row: a column, or values. No group is on both sides of the split.
         times : str or array-like, optional
-            When each row was: a column, or dates or numbers. Validation rows are then the latest.
+            The time of each row: a column, or dates or numbers. The latest rows are then the validation rows.
 
         Returns
         -------
@@ -135,22 +133,22 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
                 f"metric: expected one for two classes, such as 'f1', got {metric.name!r}, which is for "
                 f"{metric.task.name} targets; MetricClassifier takes it"
             )
-        beside = {"target": y, "weights": sample_weight, "group": groups, "time": times}
+        arguments = {"target": y, "weights": sample_weight, "group": groups, "time": times}
         if groups is not None and times is not None:
-            raise TableError("time: expected none where rows are split by group, for a split has one way to go")
-        for argument, given in beside.items():
+            raise TableError("time: expected none with groups, since rows are split either by group or by time")
+        for argument, given in arguments.items():
             if isinstance(given, str):
                 check_column(given, list(frame.columns), argument)
-        cells = {argument: _cells(given, frame, argument) for argument, given in beside.items() if given is not None}
-        features = frame.drop(columns=[given for given in beside.values() if isinstance(given, str)])
+        cells = {argument: _cells(given, frame, argument) for argument, given in arguments.items() if given is not None}
+        features = frame.drop(columns=[given for given in arguments.values() if isinstance(given, str)])
         name = y if isinstance(y, str) else str(getattr(y, "name", None) or "target")
-        self.target_, said = infer_target(cells["target"], name, self.positive, features)
+        self.target_, line = infer_target(cells["target"], name, self.positive, features)
         targets = self.target_.classes(cells["target"])
         there = np.flatnonzero(np.isfinite(targets))
         if len(there) < len(frame):  # a copy of all rows only where some are left out
             features, targets = features.iloc[there], targets[there]
         self.notes_: list[str] = []
-        self._note(said, *_left_out(len(frame) - len(there)), *_few(targets))
+        self._note(line, *_left_out(len(frame) - len(there)), *_few(targets))
         self.data_ = {"rows": len(targets), "positives": int(targets.sum())}
         kept = {argument: given.iloc[there] for argument, given in cells.items()}
         weights = _weights(kept["weights"]) if "weights" in kept else None
@@ -167,10 +165,12 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
         schema = infer_columns(features, self.ignore)
         self._note(*schema.describe())
         features = typed(features, schema).reset_index(drop=True)
-        validation = self._by_chance(features, targets) if validation is None else validation
-        for name, auc in leaking(features, schema.used, targets):
+        validation = self._random_validation(features, targets) if validation is None else validation
+        for name, auc in leaking_columns(features, schema.used, targets):
             warnings.warn(
-                f"{name!r} alone tells the target (AUC {auc:.4f}): was it filled in later? Then ignore it", stacklevel=3
+                f"{name!r} alone predicts the target (AUC {auc:.4f}): ignore it if it is filled in later than the "
+                "target",
+                stacklevel=3,
             )
         model = MetricClassifier(
             metric,
@@ -182,7 +182,7 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
             random_state=self.random_state,
             verbose=self.verbose,
         )
-        # What fills gaps and scales numbers is learned from the rows trained on alone, as everything else is.
+        # Fill values and scales are learned from the training rows alone.
         trained_on = np.setdiff1d(np.arange(len(features)), validation)
         preparation = Preparation(schema).fit(features.iloc[trained_on])
         check_storable(table_state(stored_name(self.metric), self.target_, preparation))
@@ -190,29 +190,29 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
         self.pipeline_ = Pipeline([("preparation", preparation), ("model", model)])
 
     def _note(self, *lines: str) -> None:
-        """Keep what was inferred, and log it, so that it can be shown before training begins."""
+        """Store notes and log them, so that they can be shown before training starts."""
         self.notes_ += lines
         for line in lines:
             LOG.info("%s", line)
 
-    def _by_chance(self, features: pd.DataFrame, targets: Array) -> NDArray[np.int64]:
-        """Return the validation rows of a split by chance; equal rows of a small table are on the same side."""
+    def _random_validation(self, features: pd.DataFrame, targets: Array) -> NDArray[np.int64]:
+        """Return the validation rows of a random split; equal rows of a small table are on the same side."""
         seed, share = seed_of(self.random_state), self.validation_fraction
         if len(features) > MAX_MERGE_ROWS:
             return split(targets, seed, test=0.0, validation=share).validation
         cells = pd.util.hash_pandas_object(features, index=False).to_numpy()
-        keys = cells + np.unique(targets, return_inverse=True)[1].astype(np.uint64) * GOLDEN
+        keys = cells + np.unique(targets, return_inverse=True)[1].astype(np.uint64) * GOLDEN_RATIO
         _, first, number = np.unique(keys, return_index=True, return_inverse=True)
         if len(features) > MAX_DUPLICATES * len(first):
             return split(targets, seed, test=0.0, validation=share).validation
-        order = np.argsort(first)  # distinct rows as they come, so that a table without equal rows is split as it is
+        order = np.argsort(first)  # by first occurrence, so that a table without equal rows is split as usual
         chosen = split(targets[first[order]], seed, test=0.0, validation=share).validation
         return np.flatnonzero(np.isin(number, order[chosen]))
 
     def _validation(
         self, groups: pd.Series[Any] | None, times: pd.Series[Any] | None, targets: Array
     ) -> NDArray[np.int64] | None:
-        """Return the validation rows of a split by group or by time; None for a split by chance."""
+        """Return the validation rows of a split by group or by time; None for a random split."""
         try:
             if groups is not None:
                 if groups.isna().any():
@@ -236,7 +236,7 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
         """Return scores, shifted so that the threshold is zero: `(rows,)`; columns are found by name."""
         check_is_fitted(self, "pipeline_")
         frame = as_frame(X)
-        rows = max(1, CELLS // self.model_.n_features_in_)
+        rows = max(1, SCORED_CELLS // self.model_.n_features_in_)
         parts = (frame[start : start + rows] for start in range(0, max(1, len(frame)), rows))
         return np.concatenate([np.asarray(self.pipeline_.decision_function(part)) for part in parts])
 
@@ -245,7 +245,7 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
         return np.asarray(self.classes_[(self.decision_function(X) >= 0).astype(int)])
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return the metric as people know it, or negated if they want it low; `y` is by default the target column."""
+        """Return the metric in its usual form, negated if lower is better; `y` is by default the target column."""
         check_is_fitted(self, "pipeline_")
         frame = as_frame(X)
         name = self.target_.name if y is None else y
@@ -260,12 +260,12 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
 
 
 def stored_name(metric: Any) -> str:
-    """Return what a metric is called in a model folder: as it was written, or by its name if it is code."""
+    """Return the name of a metric in a model folder: as given if it is text, else its own name."""
     return metric if isinstance(metric, str) else read_metric(metric).name
 
 
 def as_frame(X: Any) -> pd.DataFrame:
-    """Return a table as pandas holds it, with names of text, each there once."""
+    """Return a table as a DataFrame with unique column names of type str."""
     frame = X if isinstance(X, pd.DataFrame) else X.to_pandas() if hasattr(X, "to_pandas") else pd.DataFrame(X)
     names = [str(name) for name in frame.columns]
     check_names(names)
@@ -274,7 +274,7 @@ def as_frame(X: Any) -> pd.DataFrame:
 
 
 def _cells(given: Any, frame: pd.DataFrame, argument: str) -> pd.Series[Any]:
-    """Return a column by name, or values of one's own, one a row."""
+    """Return a column by name, or given values, one per row."""
     if isinstance(given, str):
         return frame[given]
     cells: pd.Series[Any] = pd.Series(given).reset_index(drop=True)
@@ -285,18 +285,18 @@ def _cells(given: Any, frame: pd.DataFrame, argument: str) -> pd.Series[Any]:
 
 def _weights(cells: pd.Series[Any]) -> Array:
     found = numbers(cells)
-    wrong = ~(found >= 0)
-    if wrong.any():
-        got = cells.iloc[int(np.argmax(wrong))]
+    invalid = ~(found >= 0)
+    if invalid.any():
+        got = cells.iloc[int(np.argmax(invalid))]
         raise TableError(f"weights: expected a number of at least 0 in every row, got {str(got)!r}")
     return found
 
 
 def _moments(cells: pd.Series[Any]) -> Array:
-    """Return numbers or dates as numbers to go by."""
+    """Return times, given as numbers or dates, as numbers."""
     found = numbers(cells)
     if np.isnan(found).any():
-        form = "" if pd.api.types.is_datetime64_any_dtype(cells.dtype) else form_of_dates(cells.dropna(), CLEAR)
+        form = "" if pd.api.types.is_datetime64_any_dtype(cells.dtype) else date_format(cells.dropna(), MIN_PARSED)
         found = found if form is None else dates(cells, form)
     if np.isnan(found).any():
         got = cells.iloc[int(np.argmax(np.isnan(found)))]
@@ -310,4 +310,4 @@ def _left_out(rows: int) -> list[str]:
 
 def _few(targets: Array) -> list[str]:
     found = int(targets.sum())
-    return [f"few positives ({found}): the metric on validation rows is mostly noise"] if found < FEW else []
+    return [f"few positives ({found}): the metric on validation rows is mostly noise"] if found < FEW_POSITIVES else []

@@ -1,4 +1,4 @@
-"""The demo: what it trains, what it writes, what it says."""
+"""The command demo: what it trains, writes and prints."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from browsing import in_browser, opened
 from playwright.sync_api import Browser
 from typer.testing import CliRunner
 
-from metricgrad.cli import demo
+from metricgrad.cli import paper as demo
 from metricgrad.cli.app import app
 from metricgrad.metrics.registry import PAPER
-from metricgrad.paper.datasets import load
+from metricgrad.paper.datasets import load_dataset
 from metricgrad.training.recipe import Recipe
 
 TINY = Recipe(warmup=30, rounds=5, trust=-1.0)
@@ -49,7 +49,7 @@ def test_both_the_page_and_the_terminal_say_which_model_was_kept(shown: tuple[Pa
 
 def test_the_saved_model_predicts_labels(shown: tuple[Path, str]) -> None:
     out, _ = shown
-    data = load("digits8")
+    data = load_dataset("digits8")
     labels = joblib.load(out / "model.joblib").predict(data.X)
     assert set(np.unique(labels)) <= {0, 1}
     assert labels.shape == data.y.shape
@@ -75,7 +75,7 @@ def test_the_page_never_scrolls_sideways(browser: Browser, shown: tuple[Path, st
 
 
 def test_both_methods_get_the_same_split_steps_and_warm_up(tmp_path: Path) -> None:
-    runs = list(demo.demo_runs(load("digits8"), "f1", 0, TINY, verbose=False))
+    runs = list(demo.demo_runs(load_dataset("digits8"), "f1", 0, TINY, verbose=False))
     assert [run.method for run in runs] == ["cross-entropy", "sl-r"]
     warm = [[r.loss for r in run.model.history_ if r.phase == "warm-up"] for run in runs]
     assert warm[0] == warm[1]

@@ -1,4 +1,4 @@
-"""Weights: there and back to the bit, and only those that are expected."""
+"""Weights: equal to the bit after a round trip, and only the expected ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from metricgrad.tabular.weights_file import packed, read_weights, unpacked
+from metricgrad.tabular.stored_model import packed, read_weights, unpacked
 
 EXPECTED = {
     "a": torch.empty(2, 3, dtype=torch.float64, device="meta"),
