@@ -1,0 +1,83 @@
+"""Two Sphinx directives whose content comes from the program itself: the command line, and the list of metrics."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from importlib.metadata import entry_points
+
+import typer
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+from typer.cli import get_docs_for_click
+from typer.testing import CliRunner
+
+from metricgrad import get_metric
+
+TASKS = {
+    "binary": "Two classes",
+    "multiclass": "Several classes",
+    "multilabel": "Several labels",
+    "ranking": "Rankings",
+    "regression": "Numbers",
+}
+
+
+def program() -> typer.Typer:
+    """Return the command `metricgrad` as it is installed."""
+    (command,) = entry_points(group="console_scripts", name="metricgrad")
+    app: typer.Typer = command.load()
+    return app
+
+
+def command_reference() -> str:
+    """Return every command with its arguments and options, as Markdown."""
+    command = typer.main.get_command(program())
+    text = get_docs_for_click(obj=command, ctx=typer.Context(command, info_name="metricgrad"), name="metricgrad")
+    text = re.sub(r"\*\*Commands\*\*:\n\n(\* .*\n)+\n*", "", text)  # each has a section of its own
+    text = re.sub(r"\* `--help`: .*\n", "", text).replace("```console\n$ ", "```sh\n")
+    return unescape(re.sub(r"\A# .*\n", "", text)).replace("**Options**:\n\n\n", "")
+
+
+def metric_names() -> list[str]:
+    """Return the names of all built-in metrics, as `metricgrad metrics` lists them."""
+    listed = CliRunner().invoke(program(), ["metrics"]).stdout
+    return re.findall(r"^([a-z]\S*)  +", listed, re.MULTILINE)
+
+
+def metric_tables() -> str:
+    """Return a table of the built-in metrics of every task, as Markdown."""
+    metrics = {name: get_metric(name) for name in metric_names()}
+    parts = []
+    for task, title in TASKS.items():
+        rows = [
+            f"| `{name}` | {metric.label} | {'higher' if metric.higher_is_better else 'lower'} | {metric.explanation} |"
+            for name, metric in metrics.items()
+            if metric.task.name == task
+        ]
+        parts.append("\n".join((f"### {title}\n", "| name | shown as | better | meaning |", "|---|---|---|---|", *rows)))
+    return "\n\n".join(parts)
+
+
+class CommandReference(SphinxDirective):
+    """`{command-reference}`: every command."""
+
+    def run(self) -> list[nodes.Node]:
+        """Parse the Markdown as part of the page."""
+        return self.parse_text_to_nodes(command_reference(), allow_section_headings=True)
+
+
+class MetricTables(SphinxDirective):
+    """`{metric-tables}`: every built-in metric."""
+
+    def run(self) -> list[nodes.Node]:
+        """Parse the Markdown as part of the page."""
+        return self.parse_text_to_nodes(metric_tables(), allow_section_headings=True)
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register both directives."""
+    app.add_directive("command-reference", CommandReference)
+    app.add_directive("metric-tables", MetricTables)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
