@@ -26,6 +26,7 @@ autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
 suppress_warnings = ["config.cache"]
 html_theme, html_title = "furo", "metricgrad"
+pygments_dark_style = "monokai"  # furo's own underlines names of modules, as if they were links
 html_show_sourcelink = False
 
 

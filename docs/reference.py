@@ -1,19 +1,21 @@
-"""Two Sphinx directives whose content comes from the program itself: the command line, and the list of metrics."""
+"""Sphinx directives `{command-reference}` and `{metric-tables}`, whose content comes from the program itself."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from html import unescape
 from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any
 
 import typer
-from docutils import nodes
-from sphinx.application import Sphinx
-from sphinx.util.docutils import SphinxDirective
 from typer.cli import get_docs_for_click
 from typer.testing import CliRunner
 
 from metricgrad import get_metric
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 TASKS = {
     "binary": "Two classes",
@@ -37,7 +39,7 @@ def command_reference() -> str:
     text = get_docs_for_click(obj=command, ctx=typer.Context(command, info_name="metricgrad"), name="metricgrad")
     text = re.sub(r"\*\*Commands\*\*:\n\n(\* .*\n)+\n*", "", text)  # each has a section of its own
     text = re.sub(r"\* `--help`: .*\n", "", text).replace("```console\n$ ", "```sh\n")
-    return unescape(re.sub(r"\A# .*\n", "", text)).replace("**Options**:\n\n\n", "")
+    return "#" + unescape(text).replace("**Options**:\n\n\n", "")  # a section of a page, not the page
 
 
 def metric_names() -> list[str]:
@@ -56,28 +58,22 @@ def metric_tables() -> str:
             for name, metric in metrics.items()
             if metric.task.name == task
         ]
-        parts.append("\n".join((f"### {title}\n", "| name | shown as | better | meaning |", "|---|---|---|---|", *rows)))
+        head = (f"### {title}\n", "| name | shown as | better | meaning |", "|---|---|---|---|")
+        parts.append("\n".join((*head, *rows)))
     return "\n\n".join(parts)
 
 
-class CommandReference(SphinxDirective):
-    """`{command-reference}`: every command."""
-
-    def run(self) -> list[nodes.Node]:
-        """Parse the Markdown as part of the page."""
-        return self.parse_text_to_nodes(command_reference(), allow_section_headings=True)
-
-
-class MetricTables(SphinxDirective):
-    """`{metric-tables}`: every built-in metric."""
-
-    def run(self) -> list[nodes.Node]:
-        """Parse the Markdown as part of the page."""
-        return self.parse_text_to_nodes(metric_tables(), allow_section_headings=True)
-
-
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Register both directives."""
-    app.add_directive("command-reference", CommandReference)
-    app.add_directive("metric-tables", MetricTables)
+    """Register both directives; only here Sphinx is needed."""
+    from sphinx.util.docutils import SphinxDirective
+
+    def showing(text: Callable[[], str]) -> type[SphinxDirective]:
+        class Generated(SphinxDirective):
+            def run(self) -> list[Any]:
+                return self.parse_text_to_nodes(text(), allow_section_headings=True)
+
+        return Generated
+
+    app.add_directive("command-reference", showing(command_reference))
+    app.add_directive("metric-tables", showing(metric_tables))
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -16,7 +16,8 @@ from metricgrad.cli.app import app
 from metricgrad.losses.binary import BASELINES
 from metricgrad.surrogate import pretraining
 
-PAGES = sorted((Path(__file__).parents[2] / "docs" / "howto").glob("*.md"))
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = sorted((DOCS / "howto").glob("*.md"))
 BLOCK = re.compile(r"^( *)```(python|sh)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 QUICK = pretraining.Fitting(families=16, steps=30, sizes=(50, 100))
 
@@ -54,18 +55,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.mark.slow  # every page trains several small models
 @pytest.mark.filterwarnings("ignore:the surrogate of .* is not faithful yet:UserWarning")
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [DOCS / "index.md", *PAGES], ids=lambda page: f"{page.parent.name}-{page.stem}")
 def test_the_programs_and_commands_of_a_page_run(page: Path, folder: Path) -> None:
     names: dict[str, object] = {"__name__": page.stem}
     for language, text in blocks(page):
         if language == "python":
             exec(compile(text, page.name, "exec"), names)
         else:
-            for line in text.splitlines():
+            for line in text.replace("\\\n", " ").splitlines():
                 run_command(line)
 
 
 def test_every_page_is_listed_and_but_for_the_index_has_a_program() -> None:
-    index = (PAGES[0].parent / "index.md").read_text("utf-8")
+    index = (DOCS / "howto" / "index.md").read_text("utf-8")
     for page in PAGES:
         assert page.stem == "index" or (blocks(page) and f"]({page.name})" in index)
