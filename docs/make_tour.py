@@ -145,7 +145,7 @@ A fitted `MetricClassifier` shows its metric, threshold and training as well, `v
 
 
 def customers(rows: int, seed: int) -> pd.DataFrame:
-    """Generate customers: numbers, categories, yes or no, dates, missing values, and a rare target that is not linear."""
+    """Generate customers: columns of every kind, missing values, and a rare target that is not linear."""
     rng = np.random.default_rng(seed)
     tenure, spend, calls = rng.gamma(2, 14, rows), rng.gamma(3, 18, rows), rng.poisson(1.4, rows)
     plan, age = rng.choice(["basic", "plus", "family"], rows, p=[0.5, 0.3, 0.2]), rng.normal(44, 14, rows).clip(18, 90)
