@@ -30,11 +30,11 @@ browser:
 	    >/dev/null 2>&1 || echo "chromium cannot be installed here; tests in a browser will be skipped"; \
 	fi
 
-docs: $(VENV)/.docs  ## set up and build the pages with the gallery; a warning is an error
+docs: $(VENV)/.docs  ## set up and build the documentation; a warning is an error
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs build/docs
 	@echo "Open build/docs/index.html."
 
-tour: $(VENV)/.docs browser  ## run the commands of the tour again, and write it with what they print and draw
+tour: $(VENV)/.docs browser  ## run the commands of the tour again and write its page
 	$(BIN)/python docs/make_tour.py
 
 lint: $(VENV)/.dev  ## ruff, mypy and the layering contract

@@ -1,7 +1,9 @@
-"""How Sphinx builds these pages: Markdown by MyST, the gallery of examples by sphinx-gallery; `make docs`."""
+"""How Sphinx builds these pages: Markdown by MyST, the gallery by sphinx-gallery, the API by numpydoc; `make docs`."""
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -9,13 +11,22 @@ from sphinx_gallery.scrapers import figure_rst
 
 from metricgrad import __version__
 
+sys.path.insert(0, str(Path(__file__).parent))  # reference.py
+
 project, author, version = "metricgrad", "The metricgrad developers", __version__
 release, copyright = version, author
-extensions = ["myst_parser", "sphinx_gallery.gen_gallery"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "numpydoc", "sphinx_gallery.gen_gallery", "reference"]
 exclude_patterns = ["gallery/*.ipynb", "sg_execution_times.rst"]
 myst_heading_anchors = 3
+myst_enable_extensions = ["colon_fence"]
+default_role = "py:obj"  # `x` in a docstring is code, and a link where it names something documented
+add_module_names = False
+autodoc_typehints = "none"  # numpydoc's sections have the types in words
+autodoc_member_order = "bysource"
+numpydoc_show_class_members = False
 suppress_warnings = ["config.cache"]
 html_theme, html_title = "furo", "metricgrad"
+pygments_dark_style = "monokai"  # furo's own underlines names of modules, as if they were links
 html_show_sourcelink = False
 
 

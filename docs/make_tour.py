@@ -1,6 +1,6 @@
-"""Write the guided tour: run its commands, and keep what they print and the pages they make as text and pictures.
+"""Write the guided tour: run its commands, and keep what they print and the pages they write as text and pictures.
 
-`make tour` runs this. The table is made up here, so that the tour needs no file and is the same everywhere.
+`make tour` runs this. The table is generated here, so that the tour needs no file and is the same everywhere.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ SHOTS = {
     "tour-calibration": "#calibration",
     "tour-fidelity": "#fidelity",
 }
-"""Pictures, and the part of the page that each shows."""
+"""Names of pictures, and the section of the page that each shows."""
 
 TOUR = """\
 # A guided tour
 
-Written by `make tour` (`docs/make_tour.py`), which runs every command below and keeps what it printed and drew. Do not
+Written by `make tour` (`docs/make_tour.py`), which runs every command below and keeps its output and pictures. Do not
 edit by hand.
 
-You have a table of customers, `churn.csv`, and at the end of the month somebody will look at F1. This is the way from
-the file to a model you can trust, in two commands.
+You have a table of customers, `churn.csv`, and the model will be judged by F1. Two commands lead from the file to a
+model you can trust.
 
 ```
 {head}
@@ -55,47 +55,47 @@ the file to a model you can trust, in two commands.
 ```
 
 The last line but one is the answer. It comes from {splits} splits of the table into training, validation and test
-rows. Columns are prepared on training rows, checkpoints and thresholds are chosen on validation rows, and test rows are
-looked at once. Splits overlap, so the interval is that of the corrected resampled t (Nadeau and Bengio 2003); a plain
-one would be too narrow. If the answer is *no reliable difference*, believe it, and use cross-entropy.
-Whatever it says here, the tour goes on with a model for F1, to show the rest of the way.
+rows. Columns are encoded on training rows, checkpoints and thresholds are chosen on validation rows, and test rows are
+used once. The splits overlap, so the interval is that of the corrected resampled t-test (Nadeau and Bengio 2003); a
+plain one would be too narrow. If the answer is *no reliable difference*, believe it and use cross-entropy.
+Whatever the answer here, the tour continues with a model for F1, to show the remaining steps.
 
 `--model linear` and the short recipe keep this tour quick. Leave both out for the network of the paper and the full
 training.
 
 ## Look at the page
 
-`{page}` is one file that fetches nothing, and can be sent by mail.
+`{page}` is one file that works offline and can be sent by mail.
 
-![The verdict, and what it is about](images/tour-verdict.png)
+![The verdict, and what was compared](images/tour-verdict.png)
 
 ![The metric of every method on every split, and how far metricgrad is ahead of each](images/tour-metric.png)
 
-*Dots are splits, bars are means. On the right, an interval that leaves zero out is a reliable difference.*
+*Dots are splits, bars are means. On the right, an interval without zero is a reliable difference.*
 
 ![ROC and precision-recall curves](images/tour-curves.png)
 
-*Untick a method to leave it out, point at a curve to read it.*
+*Untick a method to hide it, point at a curve to read it.*
 
 ![The metric at every threshold](images/tour-threshold.png)
 
-*Where the metric would be if more or fewer rows were called positive. The dots are the thresholds that validation rows
-chose; the distance to the top of the curve is what choosing cost.*
+*The metric if more or fewer rows were called positive. The dots are the thresholds chosen on the validation rows; the
+distance to the top of the curve is the cost of not knowing the best one.*
 
 ![Confusion matrices](images/tour-confusion.png)
 
 ![Convergence](images/tour-convergence.png)
 
-*The metric on validation rows while training. Every network has the same warm-up by cross-entropy; then each follows
-its own loss.*
+*The metric on validation rows during training. Every network has the same warm-up on cross-entropy; then each is
+trained on its own loss.*
 
 ![Calibration](images/tour-calibration.png)
 
-*Scores are for ranking and cutting, not probabilities: here is how far from them they are.*
+*Scores are for ranking and thresholding. This shows how far they are from probabilities.*
 
 ![Fidelity of the surrogate](images/tour-fidelity.png)
 
-*What the model follows has to be true: on fresh sets of rows, what the surrogate says against what the metric says.*
+*The surrogate against the metric it stands for, on sets of rows it was not refined on.*
 
 ## Then fit
 
@@ -133,19 +133,19 @@ import pandas as pd
 import metricgrad
 
 table = pd.read_csv("churn.csv")
-found = metricgrad.compare(table, "churn", "f1", verbose=True)  # polars frames and arrays will do too
+found = metricgrad.compare(table, "churn", "f1", verbose=True)  # polars frames and arrays work too
 found  # the verdict and the table
-found.plot_threshold()  # and every other picture: plot_metric, plot_roc, plot_precision_recall, plot_calibration ...
+found.plot_threshold()  # also plot_metric, plot_roc, plot_precision_recall, plot_calibration
 metricgrad.write_comparison(found, "page.html")  # the page above
 ```
 
-A fitted `MetricClassifier` shows its metric, threshold and training as well, `verbose=True` shows bars, and
+A fitted `MetricClassifier` shows its metric, threshold and training as well, `verbose=True` shows progress bars, and
 `callback=` sends every round to a logger: see the [gallery](gallery/index).
 """
 
 
 def customers(rows: int, seed: int) -> pd.DataFrame:
-    """Make up customers: numbers, categories, yes or no, dates and gaps, and a rare target that is not linear."""
+    """Generate customers: columns of every kind, missing values, and a rare target that is not linear."""
     rng = np.random.default_rng(seed)
     tenure, spend, calls = rng.gamma(2, 14, rows), rng.gamma(3, 18, rows), rng.poisson(1.4, rows)
     plan, age = rng.choice(["basic", "plus", "family"], rows, p=[0.5, 0.3, 0.2]), rng.normal(44, 14, rows).clip(18, 90)
@@ -169,7 +169,7 @@ def customers(rows: int, seed: int) -> pd.DataFrame:
 
 
 def said(command: str, folder: Path) -> str:
-    """Run a command as a newcomer would, and return what it printed."""
+    """Run a command in a folder and return what it printed."""
     environment = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
     program, *words = shlex.split(command)
     done = subprocess.run(
@@ -185,16 +185,16 @@ def said(command: str, folder: Path) -> str:
 
 
 def photograph(page: Page, address: str) -> None:
-    """Keep pictures of the parts of a page."""
+    """Save pictures of the sections of a page."""
     page.goto(address)
-    page.wait_for_selector("#chart-fidelity svg circle")
+    page.wait_for_selector("#fidelity svg circle, #fidelity svg path")
     page.add_style_tag(content="nav { position: static !important; } h2 { margin-top: 1rem !important; }")
     for name, part in SHOTS.items():
         page.locator(part).screenshot(path=IMAGES / f"{name}.png")
 
 
 def main() -> None:
-    """Run the tour in a folder of its own, and write it."""
+    """Run the tour in a temporary folder and write its page."""
     how = "--model linear --recipe warmup=600,rounds=200,learning_rate=0.003"
     commands = {
         "compare": f"metricgrad compare churn.csv --target churn --metric f1 --splits 5 {how}",

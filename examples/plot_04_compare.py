@@ -1,9 +1,10 @@
 """
-Was it worth it? Ask your own table
-===================================
+Is it worth it on your table?
+=============================
 
-``compare`` trains for the metric, and by cross-entropy, class weights, the focal loss and boosted trees, on repeated
-splits of a table. It says in one sentence whether the first is better, with an interval that knows that splits overlap.
+``compare`` trains a model for the metric, and others with cross-entropy, class weights, the focal loss and boosted
+trees, on repeated splits of a table. One sentence says whether the first is better, with an interval that allows for
+the overlap of the splits.
 """
 
 import pandas as pd
@@ -17,20 +18,20 @@ X, y = make_classification(
 table = pd.DataFrame(X, columns=[f"sensor {i}" for i in range(12)]).assign(fault=y)
 
 short = Recipe(warmup=450, rounds=150, learning_rate=3e-3)  # leave it out for the full training
-found = compare(table, "fault", "f1", model="linear", recipe=short, splits=4, n_jobs=1)
+result = compare(table, "fault", "f1", model="linear", recipe=short, splits=4, n_jobs=1)
 for method in ("sl-r", "cross-entropy"):
-    print(f"{found.label(method):>14}: F1 {found.values(method).mean():.4f} on unseen rows")
-print(found.verdict)
+    print(f"{result.label(method):>14}: F1 {result.values(method).mean():.4f} on unseen rows")
+print(result.verdict)
 
 # %%
-# A notebook shows the result by itself, and every picture is a figure.
-found
+# A notebook shows the result as a table. Every chart is a matplotlib figure.
+result
 
 # %%
-metric_by_method = found.plot_metric()
+metric_by_method = result.plot_metric()
 
 # %%
-thresholds = found.plot_threshold()
+thresholds = result.plot_threshold()
 
 # %%
-# ``metricgrad.write_comparison(found, "page.html")`` writes all of it as one page.
+# ``metricgrad compare TABLE.csv --target fault`` does the same on the command line and writes all charts as one page.

@@ -2,11 +2,11 @@
 Segmentation: every image is a set of pixels
 ============================================
 
-Cells in noisy pictures are found by a small convolutional network and judged by IoU, image by image: a small cell
-counts as much as a large one. The pixels of an image are a set, so that scores are ``(images, pixels)``, and
-``SurrogateLoss("jaccard", form="zero")`` takes them as it takes any other rows. It is refined on the way, and
-cross-entropy takes the same steps from the same start. Over five seeds, in the page on black boxes, the two are about
-as good as each other, and the Lovasz hinge, which was made for IoU, is better than both.
+A small convolutional network finds cells in noisy images and is judged by IoU, image by image, so that a small cell
+counts as much as a large one. The pixels of an image are a set: scores are ``(images, pixels)``, and
+``SurrogateLoss("jaccard", form="zero")`` takes them like any other rows. Cross-entropy takes the same number of steps
+from the same start. Over five seeds (see the page on black boxes) the two are about equally good, and the Lovasz hinge,
+which was designed for IoU, is better than both.
 """
 
 from copy import deepcopy
@@ -49,7 +49,7 @@ def network(seed: int) -> nn.Module:
 
 
 def follow(model: nn.Module, loss: nn.Module, seed: int, steps: int) -> None:
-    """Take some steps on 16 pictures each, the rate falling to zero; a surrogate is refined at every third."""
+    """Train for some steps on 16 pictures each with a cosine schedule; a surrogate is refined every third step."""
     images, masks = pictures(600, seed)
     masks, draw = masks.flatten(1), torch.Generator().manual_seed(seed)
     optimizer = torch.optim.Adam(model.parameters(), 3e-3)
@@ -67,7 +67,7 @@ def follow(model: nn.Module, loss: nn.Module, seed: int, steps: int) -> None:
 
 @torch.no_grad()
 def iou(model: nn.Module, seed: int) -> float:
-    """Return the mean IoU of unseen pictures, cut where that of other pictures is best."""
+    """Return the mean IoU of unseen pictures at the best threshold of other pictures."""
     (known, masks), (unseen, truth) = pictures(200, seed + 1_000_000), pictures(1_000, seed + 2_000_000)
     scores = model(known)
     cut = min(scores.std() * torch.linspace(-1, 1, 41), key=lambda cut: jaccard(scores - cut, masks.flatten(1)).mean())
@@ -75,14 +75,14 @@ def iou(model: nn.Module, seed: int) -> float:
 
 
 def trained(start: nn.Module, name: str, seed: int, steps: int) -> nn.Module:
-    """Return a copy of a model that went on by a loss."""
+    """Return a copy of a model, trained further on a loss."""
     model = deepcopy(start)
     follow(model, LOSSES[name](), seed, steps)
     return model
 
 
 def compare(seed: int, steps: int = 400) -> dict[str, float]:
-    """Start by cross-entropy, go on by every loss, and return the IoU of each."""
+    """Start from cross-entropy, continue with every loss, and return the IoU of each."""
     start = network(seed)
     follow(start, CrossEntropy(), seed, steps)
     return {name: iou(trained(start, name, seed, steps), seed) for name in LOSSES}

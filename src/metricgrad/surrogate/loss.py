@@ -58,7 +58,7 @@ class SurrogateLoss(nn.Module):
         The metric in the form trained on; a black box of labels at its best threshold as it was learned from its
         counts, so that refining asks it nothing.
     gap : float
-        Running mean of |true - surrogate| over refined sets; NaN before the first.
+        Running mean of `|true - surrogate|` over refined sets; NaN before the first.
     skipped : int
         Sets left out of refining because they held one class only, or told nothing else.
 
@@ -163,7 +163,7 @@ class SurrogateLoss(nn.Module):
         Returns
         -------
         float
-            The mean |true - surrogate| of these sets before refining; NaN if every set held one class only.
+            The mean `|true - surrogate|` of these sets before refining; NaN if every set held one class only.
         """
         targets, weights = spread(scores, targets, weights, self.metric.task)
         judged = scores if judged is None else judged
@@ -266,7 +266,7 @@ class SurrogateLoss(nn.Module):
 
     @property
     def gap(self) -> float:
-        """Running mean of |true - surrogate|."""
+        """Running mean of `|true - surrogate|`."""
         return float(self.running_gap)
 
     def get_extra_state(self) -> dict[str, Any]:

@@ -1,0 +1,72 @@
+"""The how-to pages: their programs and commands run, in order, in one folder a page."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+from sklearn.datasets import make_classification
+from typer.testing import CliRunner
+
+from metricgrad.cli.app import app
+from metricgrad.losses.binary import BASELINES
+from metricgrad.surrogate import pretraining
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = sorted((DOCS / "howto").glob("*.md"))
+BLOCK = re.compile(r"^( *)```(python|sh)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+QUICK = pretraining.Fitting(families=16, steps=30, sizes=(50, 100))
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    """Return the language and the text of every block that runs."""
+    return [(language, dedent(text)) for _, language, text in BLOCK.findall(page.read_text("utf-8"))]
+
+
+def run_command(line: str) -> None:
+    """Run a line of the command line in this process."""
+    program, *words = shlex.split(line)
+    assert program == "metricgrad"
+    one_process = ["--jobs", "1"] if words[0] in ("compare", "reproduce") else []
+    done = CliRunner().invoke(app, [*words, *one_process])
+    assert done.exit_code == 0, (line, done.output)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A working folder with a table, data.csv, and a cache of its own; surrogates are fitted in a moment."""
+    baselines = dict(BASELINES)
+    X, y = make_classification(300, 4, weights=[0.8], random_state=0)
+    table = "\n".join(",".join(map(str, (*row, label))) for row, label in zip(X, y, strict=True))
+    (tmp_path / "data.csv").write_text(f"a,b,c,d,y\n{table}\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("METRICGRAD_CACHE", str(tmp_path / "cache"))
+    for name, value in list(vars(pretraining).items()):
+        if isinstance(value, pretraining.Fitting):
+            monkeypatch.setattr(pretraining, name, QUICK)
+    yield tmp_path
+    BASELINES.clear()
+    BASELINES.update(baselines)  # without those that a page registered
+
+
+@pytest.mark.slow  # every page trains several small models
+@pytest.mark.filterwarnings("ignore:the surrogate of .* is not faithful yet:UserWarning")
+@pytest.mark.parametrize("page", [DOCS / "index.md", *PAGES], ids=lambda page: f"{page.parent.name}-{page.stem}")
+def test_the_programs_and_commands_of_a_page_run(page: Path, folder: Path) -> None:
+    names: dict[str, object] = {"__name__": page.stem}
+    for language, text in blocks(page):
+        if language == "python":
+            exec(compile(text, page.name, "exec"), names)
+        else:
+            for line in text.replace("\\\n", " ").splitlines():
+                run_command(line)
+
+
+def test_every_page_is_listed_and_but_for_the_index_has_a_program() -> None:
+    index = (DOCS / "howto" / "index.md").read_text("utf-8")
+    for page in PAGES:
+        assert page.stem == "index" or (blocks(page) and f"]({page.name})" in index)
