@@ -153,7 +153,7 @@ def compare(
 
 @dataclass(frozen=True, eq=False)
 class ComparisonPlan:
-    """What is compared, and how: the same in every split. `validation` is the share of rows that are not test rows."""
+    """What is compared, and how: the same in every split. `validation` is a share of the rows not in test."""
 
     table: UserTable
     metric: Metric
