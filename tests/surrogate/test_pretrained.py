@@ -21,7 +21,7 @@ from metricgrad.metrics.callable import black_box
 from metricgrad.metrics.registry import PAPER, Metric, builtin_metrics, get_metric
 from metricgrad.surrogate import pretrained as bundle
 from metricgrad.surrogate import pretraining as universal
-from metricgrad.surrogate.network import CONSTRUCTIONS, Construction, Surrogate
+from metricgrad.surrogate.network import CONFIGS, Surrogate, SurrogateConfig
 from metricgrad.surrogate.pretrained import (
     WEIGHTS,
     bundled_index,
@@ -34,7 +34,7 @@ from metricgrad.surrogate.pretrained import (
     save_surrogate,
     universal_for,
 )
-from metricgrad.surrogate.pretraining import KIN, Fitting, construction_for, fidelity, new_surrogate
+from metricgrad.surrogate.pretraining import KIN, Fitting, config_for, fidelity, new_surrogate
 from metricgrad.surrogate.synthetic import BroadSets, Sets
 
 TINY = Fitting(families=16, steps=20, sizes=(50,))
@@ -63,7 +63,7 @@ def test_the_bundle_is_small() -> None:
 @pytest.mark.parametrize("name", bundled_index())
 def test_a_bundled_surrogate_is_built_as_suits_its_metric_and_says_how_it_was_fitted(name: str) -> None:
     entry, surrogate = bundled_index()[name], load_universal(name)
-    assert surrogate.construction == construction_for(get_metric(name)) == Construction.from_dict(entry["construction"])
+    assert surrogate.config == config_for(get_metric(name)) == SurrogateConfig.from_dict(entry["config"])
     assert not surrogate.training
     assert all(bool(tensor.isfinite().all()) for tensor in surrogate.state_dict().values())
     fitting = Fitting(**{**entry["fitting"], "sizes": tuple(entry["fitting"]["sizes"])})
@@ -147,7 +147,7 @@ def test_what_is_bundled_holds_tensors_and_nothing_to_execute() -> None:
         content = (WEIGHTS / entry["file"]).read_bytes()
         length = int.from_bytes(content[:8], "little")
         header = json.loads(content[8 : 8 + length])
-        assert Construction.from_dict(json.loads(header.pop("__metadata__")["construction"]))
+        assert SurrogateConfig.from_dict(json.loads(header.pop("__metadata__")["construction"]))
         assert {tensor["dtype"] for tensor in header.values()} <= {"F16", "F32"}
         assert 8 + length + max(tensor["data_offsets"][1] for tensor in header.values()) == len(content)
 
@@ -197,14 +197,14 @@ def test_a_black_box_with_the_name_of_a_built_in_metric_is_none() -> None:
 # ---- files -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("construction", [*CONSTRUCTIONS.values(), Construction(standardise="scale", link="linear")])
-def test_what_is_saved_is_what_is_opened_to_half_precision(construction: Construction, tmp_path: Path) -> None:
-    surrogate = new_surrogate(construction, 3).eval()
+@pytest.mark.parametrize("config", [*CONFIGS.values(), SurrogateConfig(standardise="scale", link="linear")])
+def test_what_is_saved_is_what_is_opened_to_half_precision(config: SurrogateConfig, tmp_path: Path) -> None:
+    surrogate = new_surrogate(config, 3).eval()
     surrogate.low.fill_(-12_345.678)
     surrogate.high.fill_(98_765.43)
     digest = save_surrogate(surrogate, tmp_path / "new" / "it.safetensors")
     opened = open_surrogate(tmp_path / "new" / "it.safetensors", digest)
-    assert opened.construction == construction
+    assert opened.config == config
     assert not opened.training
     assert float(opened.low) == float(surrogate.low)
     assert float(opened.high) == float(surrogate.high)
@@ -239,13 +239,13 @@ def test_a_file_of_another_kind_is_refused_and_never_executed(tmp_path: Path) ->
         "text": lambda: path.write_text("scores,targets\n1,0\n" * 100),
         "pickle": lambda: path.write_bytes(pickle.dumps(Trap())),
         "torch": lambda: torch.save(state, path),
-        "no construction": lambda: save_file(state, path),
-        "no json": lambda: save_file(state, path, {"construction": "wide"}),
-        "no mapping": lambda: save_file(state, path, {"construction": "[1]"}),
-        "no such field": lambda: save_file(state, path, {"construction": '{"wide": 1}'}),
-        "no such activation": lambda: save_file(state, path, {"construction": '{"activation": "relu"}'}),
-        "other widths": lambda: save_file(state, path, {"construction": '{"h": [7]}'}),
-        "other tensors": lambda: save_file({"x": torch.ones(2)}, path, {"construction": "{}"}),
+        "no config": lambda: save_file(state, path),
+        "no json": lambda: save_file(state, path, {"config": "wide"}),
+        "no mapping": lambda: save_file(state, path, {"config": "[1]"}),
+        "no such field": lambda: save_file(state, path, {"config": '{"wide": 1}'}),
+        "no such activation": lambda: save_file(state, path, {"config": '{"activation": "relu"}'}),
+        "other widths": lambda: save_file(state, path, {"config": '{"h": [7]}'}),
+        "other tensors": lambda: save_file({"x": torch.ones(2)}, path, {"config": "{}"}),
     }
     for write in kinds.values():
         write()
@@ -314,17 +314,17 @@ def test_what_does_the_same_shares_whatever_its_name(cache: Path) -> None:
 
 def test_another_construction_or_fitting_has_a_file_of_its_own(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     metric = black_box(Counted(), higher_is_better=False)
-    assert universal_for(metric).construction == construction_for(metric)
-    assert universal_for(metric, "paper").construction == CONSTRUCTIONS["paper"]
-    assert universal_for(metric, Construction(h=(9,))).construction == Construction(h=(9,))
+    assert universal_for(metric).config == config_for(metric)
+    assert universal_for(metric, "paper").config == CONFIGS["paper"]
+    assert universal_for(metric, SurrogateConfig(h=(9,))).config == SurrogateConfig(h=(9,))
     monkeypatch.setattr(universal, "ON_DEMAND", Fitting(families=16, steps=21, sizes=(50,)))
     universal_for(metric)
     assert len(list(cache.iterdir())) == 4
 
 
 def test_a_built_in_metric_is_fitted_where_none_suits(cache: Path) -> None:
-    assert universal_for(get_metric("auc"), "paper").construction == CONSTRUCTIONS["paper"]
-    assert universal_for(get_metric("precision_at(0.31)")).construction == Construction()
+    assert universal_for(get_metric("auc"), "paper").config == CONFIGS["paper"]
+    assert universal_for(get_metric("precision_at(0.31)")).config == SurrogateConfig()
     assert len(list(cache.iterdir())) == 2
 
 
@@ -389,7 +389,7 @@ def test_what_is_fitted_for_the_bundle_is_saved_indexed_and_reproducible(tmp_pat
     assert index["f1"]["fitting"] == {**asdict(TINY), "sizes": [50]}
     for name, entry in index.items():
         surrogate = open_surrogate(tmp_path / entry["file"], entry["sha256"])
-        assert surrogate.construction == construction_for(get_metric(name))
+        assert surrogate.config == config_for(get_metric(name))
     more = dict(fit_bundled(["auc", "f1"], tmp_path, TINY))
     assert more["f1"] == done["f1"]
     both = json.loads((tmp_path / "index.json").read_text(encoding="utf-8"))

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from metricgrad.metrics.callable import black_box
 from metricgrad.metrics.registry import Metric, get_metric
-from metricgrad.surrogate.network import CONSTRUCTIONS, Construction, Surrogate
-from metricgrad.surrogate.pretraining import KIN, Fitting, construction_for, fidelity, fit_universal, new_surrogate
+from metricgrad.surrogate.network import CONFIGS, Surrogate, SurrogateConfig
+from metricgrad.surrogate.pretraining import KIN, Fitting, config_for, fidelity, fit_universal, new_surrogate
 from metricgrad.surrogate.synthetic import BroadSets, PaperSets, Sets
 
 SMALL = Fitting(families=160, steps=250, batch=16, learning_rate=5e-3, sizes=(100,))
@@ -41,7 +41,7 @@ def seven(scores: torch.Tensor, targets: torch.Tensor, weights: torch.Tensor | N
 @pytest.mark.parametrize("name", ["auc", "best_f1", "f1"])
 def test_a_little_fitting_learns_a_metric(name: str) -> None:
     metric = get_metric(name)
-    unfitted = fidelity(new_surrogate(construction_for(metric), 0), metric, unseen())
+    unfitted = fidelity(new_surrogate(config_for(metric), 0), metric, unseen())
     fitted = fidelity(fit_universal(metric, fitting=SMALL), metric, unseen())
     assert fitted["spearman"] > 0.9
     assert fitted["spearman"] > abs(unfitted["spearman"])
@@ -60,17 +60,16 @@ def test_the_construction_of_the_paper_learns_from_the_sets_of_the_paper() -> No
     held_out = sets(40, KIN, 100, torch.Generator().manual_seed(99))
     unfitted = fidelity(new_surrogate("paper", 0).eval(), metric, held_out)
     fitted = fidelity(surrogate, metric, held_out)
-    assert surrogate.construction == CONSTRUCTIONS["paper"]
+    assert surrogate.config == CONFIGS["paper"]
     assert fitted["spearman"] > 0.6
     assert fitted["gap"] < 0.3 * unfitted["gap"]
 
 
-@pytest.mark.parametrize("construction", [None, "paper"])
-def test_the_same_seed_fits_the_same_surrogate_and_the_global_generator_stays_as_it_was(construction) -> None:
+@pytest.mark.parametrize("config", [None, "paper"])
+def test_the_same_seed_fits_the_same_surrogate_and_the_global_generator_stays_as_it_was(config) -> None:
     metric, before = get_metric("auc"), torch.get_rng_state()
     one, two, other = (
-        fit_universal(metric, construction=construction, fitting=Fitting(20, 60, sizes=(50,), seed=seed))
-        for seed in (3, 3, 4)
+        fit_universal(metric, config=config, fitting=Fitting(20, 60, sizes=(50,), seed=seed)) for seed in (3, 3, 4)
     )
     assert torch.equal(torch.get_rng_state(), before)
     sets = unseen()
@@ -80,14 +79,14 @@ def test_the_same_seed_fits_the_same_surrogate_and_the_global_generator_stays_as
 
 
 def test_a_fitted_surrogate_is_ready_to_judge() -> None:
-    assert not fit_universal(get_metric("auc"), construction="paper", fitting=TINY).training
+    assert not fit_universal(get_metric("auc"), config="paper", fitting=TINY).training
 
 
-@pytest.mark.parametrize("construction", [None, "paper"])
-def test_a_metric_without_a_known_range_is_learned_in_its_own_units(construction: str | None) -> None:
+@pytest.mark.parametrize("config", [None, "paper"])
+def test_a_metric_without_a_known_range_is_learned_in_its_own_units(config: str | None) -> None:
     metric = black_box(profit, higher_is_better=True)
     fitting = Fitting(families=60, steps=200, batch=16, learning_rate=1e-2, relational=0.0, sizes=(50,))
-    surrogate = fit_universal(metric, BroadSets(weighted=False), construction, fitting)
+    surrogate = fit_universal(metric, BroadSets(weighted=False), config, fitting)
     held_out = BroadSets(weighted=False)(20, KIN, 50, torch.Generator().manual_seed(99))
     true = metric(*held_out)
     assert float(surrogate.high - surrogate.low) > 1000
@@ -95,11 +94,11 @@ def test_a_metric_without_a_known_range_is_learned_in_its_own_units(construction
 
 
 def test_a_metric_that_looks_at_zero_keeps_it_in_sight() -> None:
-    assert construction_for(get_metric("f1")) == Construction(standardise="scale")
-    assert construction_for(get_metric("best_f1")) == Construction(standardise="shift")
-    assert construction_for(get_metric("auc")) == Construction(standardise="shift")
-    assert construction_for(black_box(profit, higher_is_better=False)).link == "linear"
-    assert construction_for(black_box(profit, higher_is_better=False, value_range=(-1000, 10_000))).link == "sigmoid"
+    assert config_for(get_metric("f1")) == SurrogateConfig(standardise="scale")
+    assert config_for(get_metric("best_f1")) == SurrogateConfig(standardise="shift")
+    assert config_for(get_metric("auc")) == SurrogateConfig(standardise="shift")
+    assert config_for(black_box(profit, higher_is_better=False)).link == "linear"
+    assert config_for(black_box(profit, higher_is_better=False, value_range=(-1000, 10_000))).link == "sigmoid"
 
 
 def test_a_black_box_without_weights_is_never_given_any() -> None:
@@ -114,20 +113,20 @@ def test_a_black_box_without_weights_is_never_given_any() -> None:
     assert set(seen) == set(TINY.sizes)
 
 
-@pytest.mark.parametrize("construction", [None, "paper"])
-def test_progress_is_told_until_all_is_done(construction: str | None) -> None:
+@pytest.mark.parametrize("config", [None, "paper"])
+def test_progress_is_told_until_all_is_done(config: str | None) -> None:
     told: dict[str, list[tuple[int, int]]] = {}
     fit_universal(
         get_metric("auc"),
-        construction=construction,
+        config=config,
         fitting=TINY,
         progress=lambda what, done, total: told.setdefault(what, []).append((done, total)),
     )
     assert told.pop("fitting the surrogate") == [(50, 60), (60, 60)]
-    assert told == ({} if construction else {"judging random sets": [(16, 20), (20, 20)]})
+    assert told == ({} if config else {"judging random sets": [(16, 20), (20, 20)]})
 
 
-@pytest.mark.parametrize("construction", [None, "paper"])
+@pytest.mark.parametrize("config", [None, "paper"])
 @pytest.mark.parametrize(
     ("metric", "message"),
     [
@@ -149,9 +148,9 @@ def test_progress_is_told_until_all_is_done(construction: str | None) -> None:
         (Metric("seven", seven, "seven"), "metric: expected a loss from 0 to 1 from 'seven', got 7"),
     ],
 )
-def test_a_metric_that_cannot_be_learned_is_refused(metric: Metric, message: str, construction) -> None:
+def test_a_metric_that_cannot_be_learned_is_refused(metric: Metric, message: str, config) -> None:
     with pytest.raises(ValueError, match=message):
-        fit_universal(metric, BroadSets(weighted=False), construction, TINY)
+        fit_universal(metric, BroadSets(weighted=False), config, TINY)
 
 
 # ---- fidelity --------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn.functional import one_hot
 
-from metricgrad.surrogate.network import Construction, Surrogate
+from metricgrad.surrogate.network import Surrogate, SurrogateConfig
 from metricgrad.surrogate.views import LEVELS, VIEWS, grades, log_odds, margins, ordered, residuals, weightings
 
 OUTPUTS = [name for name, view in VIEWS.items() if view.outputs]
@@ -24,7 +24,7 @@ def class_sets(seed: int, sets: int = 2, n: int = 9, c: int = 4) -> tuple[torch.
 
 def built(name: str, parts: int = 1) -> Surrogate:
     torch.manual_seed(0)
-    return Surrogate(Construction(teeth=8, h=(6,), view=name, parts=parts)).double().requires_grad_(False)
+    return Surrogate(SurrogateConfig(teeth=8, h=(6,), view=name, parts=parts)).double().requires_grad_(False)
 
 
 @given(seed=st.integers(0, 10_000), scale=st.sampled_from([1e-6, 1.0, 1e6]))

@@ -202,7 +202,7 @@ def make_loss(method: str, metric: Metric, recipe: Recipe, progress: Progress | 
         "scratch" if method == "sl-s" else "universal",
         frozen=method == "sl-u",
         form=recipe.form,
-        construction=None if recipe.construction == "default" else recipe.construction,
+        config=None if recipe.construction == "default" else recipe.construction,
         learning_rate=recipe.surrogate_rate,
         clip=recipe.clip,
         relational=recipe.relational,

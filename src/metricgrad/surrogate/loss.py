@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from metricgrad.metrics.callable import as_metric
 from metricgrad.metrics.registry import Metric
 from metricgrad.metrics.tasks import BINARY, Task
-from metricgrad.surrogate.network import Construction, Surrogate, meta_loss
+from metricgrad.surrogate.network import Surrogate, SurrogateConfig, meta_loss, renamed_keyword
 from metricgrad.surrogate.pretrained import cheap_form, open_surrogate, universal_for
-from metricgrad.surrogate.pretraining import Progress, check_losses, construction_for, fidelity
+from metricgrad.surrogate.pretraining import Progress, check_losses, config_for, fidelity
 from metricgrad.surrogate.synthetic import Sets
 
 FORMS = ("best", "zero")
@@ -41,7 +41,7 @@ class SurrogateLoss(nn.Module):
     form : {"best", "zero"}
         Whether a metric with a threshold is trained at the best threshold of each set (to be chosen afterwards on
         validation rows), or at zero.
-    construction : Construction or {"default", "paper"}, optional
+    config : SurrogateConfig or {"default", "paper"}, optional
         How a surrogate from scratch is built; by default as suits the metric.
     learning_rate : float
         Of the Adam inside `refine`.
@@ -78,13 +78,15 @@ class SurrogateLoss(nn.Module):
         *,
         frozen: bool = False,
         form: str = "best",
-        construction: Construction | str | None = None,
+        config: SurrogateConfig | str | None = None,
         learning_rate: float = 1e-3,
         clip: float | None = None,
         relational: float = 0.0,
         progress: Progress | None = None,
+        construction: SurrogateConfig | str | None = None,
     ) -> None:
         super().__init__()
+        config = renamed_keyword(construction, config)
         if form not in FORMS:
             raise ValueError(f"form: expected 'best' or 'zero', got {form!r}")
         for name, number in (("learning_rate", learning_rate), ("clip", 1.0 if clip is None else clip)):
@@ -94,11 +96,11 @@ class SurrogateLoss(nn.Module):
             raise TypeError(f"start: expected 'universal', 'scratch', a path or a Surrogate, got {start!r}")
         metric = as_metric(metric)
         self.metric: Metric = (cheap_form(metric) if form == "best" else metric).trained(form)
-        self.surrogate = self._started(start, construction, progress)
+        self.surrogate = self._started(start, config, progress)
         if self.surrogate.view.outputs != self.metric.task.outputs:
             raise ValueError(
-                f"construction: expected a view of {self.metric.task.name} sets, for {self.metric.name!r} judges such, "
-                f"got {self.surrogate.construction.view!r}"
+                f"config: expected a view of {self.metric.task.name} sets, for {self.metric.name!r} judges such, "
+                f"got {self.surrogate.config.view!r}"
             )
         self.surrogate.eval().requires_grad_(False)
         self.frozen, self.clip, self.relational = frozen, clip, relational
@@ -109,14 +111,14 @@ class SurrogateLoss(nn.Module):
     running_gap: Tensor
 
     def _started(
-        self, start: str | Path | Surrogate, construction: Construction | str | None, progress: Progress | None
+        self, start: str | Path | Surrogate, config: SurrogateConfig | str | None, progress: Progress | None
     ) -> Surrogate:
         if isinstance(start, Surrogate):
             return start
         if start == "universal":
-            return universal_for(self.metric, construction, progress)
+            return universal_for(self.metric, config, progress)
         if start == "scratch":
-            return Surrogate(construction_for(self.metric) if construction in (None, "default") else construction)
+            return Surrogate(config_for(self.metric) if config in (None, "default") else config)
         if not Path(start).is_file():
             raise FileNotFoundError(f"start: expected 'universal', 'scratch' or a surrogate file, got {str(start)!r}")
         return open_surrogate(Path(start))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -25,7 +26,7 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "gelu": nn.GELU}
 
 
 @dataclass(frozen=True)
-class Construction:
+class SurrogateConfig:
     """How a surrogate is built, as data.
 
     Parameters
@@ -67,16 +68,26 @@ class Construction:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Construction:
+    def from_dict(cls, data: Mapping[str, Any]) -> SurrogateConfig:
         """Build from plain data, as `as_dict` gave it."""
         plain: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
         return cls(**plain)
 
 
-CONSTRUCTIONS = {
-    "default": Construction(),
-    "paper": Construction("none", (30, 30), 0, (10, 10), "tanh", True, "leaky_relu"),
+CONFIGS = {
+    "default": SurrogateConfig(),
+    "paper": SurrogateConfig("none", (30, 30), 0, (10, 10), "tanh", True, "leaky_relu"),
 }
+
+
+def renamed_keyword(
+    construction: SurrogateConfig | str | None, config: SurrogateConfig | str | None
+) -> SurrogateConfig | str | None:
+    """Return the config, also if it was passed by its name in 0.1.0, `construction`."""
+    if construction is None:
+        return config
+    warnings.warn("construction: renamed to config", DeprecationWarning, stacklevel=3)
+    return construction
 
 
 class Surrogate(nn.Module):
@@ -84,7 +95,7 @@ class Surrogate(nn.Module):
 
     Parameters
     ----------
-    construction : Construction or {"default", "paper"}
+    config : SurrogateConfig or {"default", "paper"}
         How it is built.
 
     Examples
@@ -94,16 +105,16 @@ class Surrogate(nn.Module):
     torch.Size([8])
     """
 
-    def __init__(self, construction: Construction | str = "default") -> None:
+    def __init__(self, config: SurrogateConfig | str = "default") -> None:
         super().__init__()
-        if isinstance(construction, str):
-            if construction not in CONSTRUCTIONS:
-                raise ValueError(f"construction: expected one of {', '.join(CONSTRUCTIONS)}, got {construction!r}")
-            construction = CONSTRUCTIONS[construction]
-        self.construction, self.view = construction, VIEWS[construction.view]
-        self.g = LearnedMean(construction) if construction.g else CombMean(construction.teeth)
-        activation = ACTIVATIONS[construction.activation]
-        widths = (construction.parts * self.g.width + self.view.sized, *construction.h)
+        if isinstance(config, str):
+            if config not in CONFIGS:
+                raise ValueError(f"config: expected one of {', '.join(CONFIGS)}, got {config!r}")
+            config = CONFIGS[config]
+        self.config, self.view = config, VIEWS[config.view]
+        self.g = LearnedMean(config) if config.g else CombMean(config.teeth)
+        activation = ACTIVATIONS[config.activation]
+        widths = (config.parts * self.g.width + self.view.sized, *config.h)
         self.h, self.whole = nn.Sequential(), nn.Sequential()
         for before, after in pairwise(widths):
             self.h.extend([nn.Linear(before, after), activation()])
@@ -139,7 +150,7 @@ class Surrogate(nn.Module):
         return torch.cat((pooled, rows.to(pooled.dtype).log() / 4), -1)
 
     def made_ready(self, scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> tuple[Tensor, ...]:
-        """Return what g is given: scores standardised as the construction says, targets, weights that sum to one."""
+        """Return what g is given: scores standardised as the config says, targets, weights that sum to one."""
         return self._levelled(*self._seen(scores, targets, weights))
 
     def _seen(self, scores: Tensor, targets: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
@@ -154,7 +165,7 @@ class Surrogate(nn.Module):
 
     def _levelled(self, scores: Tensor, targets: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         weights = weights / weights.sum(-1, keepdim=True).clamp(min=TINY)
-        return standardised(scores, targets, weights, self.construction.standardise), targets, weights
+        return standardised(scores, targets, weights, self.config.standardise), targets, weights
 
     def judge(self, pooled: Tensor) -> Tensor:
         """Return the loss from what is known of the set (h): `(..., q)` -> `(...)`."""
@@ -167,13 +178,13 @@ class Surrogate(nn.Module):
 
     def linked(self, raw: Tensor) -> Tensor:
         """Return the scalar output of h through the link."""
-        link = self.construction.link
+        link = self.config.link
         return raw.sigmoid() if link == "sigmoid" else F.leaky_relu(raw, 0.2) if link == "leaky_relu" else raw
 
     @property
     def fixed_pool(self) -> bool:
         """Whether g has nothing to learn, so that a set need be pooled only once however often h is refined."""
-        return not self.construction.g
+        return not self.config.g
 
 
 def meta_loss(surrogate: Tensor, true: Tensor, relational: float = 0.0) -> Tensor:
@@ -230,13 +241,13 @@ def class_weights(targets: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
 class LearnedMean(nn.Module):
     """Weighted mean of a learned `g(target, score)`, as in the paper."""
 
-    def __init__(self, construction: Construction) -> None:
+    def __init__(self, config: SurrogateConfig) -> None:
         super().__init__()
-        self.width = construction.g[-1]
-        widths = (2, *construction.g)
+        self.width = config.g[-1]
+        widths = (2, *config.g)
         self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(widths))
-        self.norm = nn.BatchNorm1d(widths[1]) if construction.batch_norm else nn.Identity()
-        self.activation = ACTIVATIONS[construction.activation]()
+        self.norm = nn.BatchNorm1d(widths[1]) if config.batch_norm else nn.Identity()
+        self.activation = ACTIVATIONS[config.activation]()
 
     def forward(self, scores: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
         """Pool sets of rows: `(..., n)` -> `(..., q)`."""

@@ -27,14 +27,14 @@ from metricgrad.metrics.tasks import BINARY
 from metricgrad.reporting.atomic import write_whole
 from metricgrad.reporting.progress import work_bar
 from metricgrad.surrogate.count_emulator import ASKED, CHECKED, LearnedCounts, fit_counts, in_counts
-from metricgrad.surrogate.network import CONSTRUCTIONS, Construction, Surrogate
+from metricgrad.surrogate.network import CONFIGS, Surrogate, SurrogateConfig
 from metricgrad.surrogate.pretraining import (
     KIN,
     PAPER_FITTING,
     THOROUGH,
     Fitting,
     Progress,
-    construction_for,
+    config_for,
     draw_corpus,
     fidelity,
     fit_to_corpus,
@@ -68,10 +68,10 @@ def load_universal(name: str) -> Surrogate:
     return open_surrogate(WEIGHTS / index[name]["file"], index[name]["sha256"])
 
 
-def bundled_digest(metric: Metric, construction: str, form: str) -> str:
+def bundled_digest(metric: Metric, config: str, form: str) -> str:
     """Return a short digest of the bundled surrogate that a metric starts from, nothing if there is none."""
     name = metric.trained(form).name
-    known = bundled_index().get(name, {}) if construction == "default" and is_builtin(metric) else {}
+    known = bundled_index().get(name, {}) if config == "default" and is_builtin(metric) else {}
     return str(known.get("sha256", ""))[:16]
 
 
@@ -105,9 +105,10 @@ def open_surrogate(path: Path, sha256: str | None = None) -> Surrogate:
         raise ValueError(f"{path.name}: expected SHA-256 {sha256}, got {got}; reinstall metricgrad")
     try:
         with safe_open(path, framework="pt") as file:
-            construction = Construction.from_dict(json.loads(file.metadata()["construction"]))
+            known = file.metadata()
+            config = SurrogateConfig.from_dict(json.loads(known.get("config") or known["construction"]))  # 0.1.0
             state = {name: file.get_tensor(name).to(torch.float32) for name in file.keys()}  # noqa: SIM118
-        surrogate = new_surrogate(construction, seed=0)
+        surrogate = new_surrogate(config, seed=0)
         surrogate.load_state_dict(state)
     except (SafetensorError, AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise ValueError(f"{path.name}: expected a surrogate saved by metricgrad, got {error}") from error
@@ -123,7 +124,7 @@ def save_surrogate(surrogate: Surrogate, path: Path) -> str:
 
 def _packed(surrogate: Surrogate) -> bytes:
     state = {name: _halved(tensor).contiguous() for name, tensor in surrogate.state_dict().items()}
-    return save(state, metadata={"construction": json.dumps(surrogate.construction.as_dict())})
+    return save(state, metadata={"config": json.dumps(surrogate.config.as_dict())})
 
 
 def _halved(tensor: Tensor) -> Tensor:
@@ -149,32 +150,32 @@ def _warn_of_cache(folder: str, reason: str) -> None:
 
 
 def universal_for(
-    metric: Metric, construction: Construction | str | None = None, progress: Progress | None = None
+    metric: Metric, config: SurrogateConfig | str | None = None, progress: Progress | None = None
 ) -> Surrogate:
     """Return the universal surrogate of a metric: bundled, or from the cache, or fitted now and cached.
 
     A metric that is not built in is known by what it does: its losses on a few random sets make its fingerprint. The
-    paper's construction is fitted to the paper's random sets.
+    paper's config is fitted to the paper's random sets.
     """
-    usual = construction_for(metric)
+    usual = config_for(metric)
     sets: RandomSets
-    if construction == "paper":
-        construction, sets, fitting = CONSTRUCTIONS["paper"], PaperSets(), PAPER_FITTING
+    if config == "paper":
+        config, sets, fitting = CONFIGS["paper"], PaperSets(), PAPER_FITTING
     else:
-        construction = usual if construction in (None, "default") else construction
+        config = usual if config in (None, "default") else config
         sets, fitting = sets_for(metric), fitting_for(metric)
-    if construction == usual and is_builtin(metric) and metric.name in bundled_index():
+    if config == usual and is_builtin(metric) and metric.name in bundled_index():
         _warn_of_low_fidelity(metric)
         return load_universal(metric.name)
-    path = _cache() / f"{_fingerprint(metric, construction, sets, fitting)}.safetensors"
+    path = _cache() / f"{_fingerprint(metric, config, sets, fitting)}.safetensors"
     with suppress(OSError, ValueError):  # not there yet, not readable, or damaged: then it is fitted
         return open_surrogate(path)
     with work_bar() if progress is None else nullcontext(progress) as report:
-        surrogate = fit_universal(metric, sets, construction, fitting, report)
+        surrogate = fit_universal(metric, sets, config, fitting, report)
     content = _packed(surrogate)
     _keep_in_cache(path, content)
     # What was fitted is used as it comes from the cache, in half precision, whether it could be kept there or not.
-    kept = new_surrogate(surrogate.construction, seed=0)
+    kept = new_surrogate(surrogate.config, seed=0)
     kept.load_state_dict({name: tensor.to(torch.float32) for name, tensor in load_state(content).items()})
     return kept.eval()
 
@@ -251,11 +252,11 @@ def fit_bundled(
     _read_index(folder)
     for metric in metrics:
         _fingerprint(metric)  # a metric with nothing to learn is refused before any work
-    for construction in dict.fromkeys(construction_for(metric) for metric in metrics):
-        alike = [metric for metric in metrics if construction_for(metric) == construction]
-        corpus = draw_corpus(alike, new_surrogate(construction, fitting.seed), BroadSets(), fitting, progress)
+    for config in dict.fromkeys(config_for(metric) for metric in metrics):
+        alike = [metric for metric in metrics if config_for(metric) == config]
+        corpus = draw_corpus(alike, new_surrogate(config, fitting.seed), BroadSets(), fitting, progress)
         for metric, true in zip(alike, corpus.true.unbind(-1), strict=True):
-            surrogate = new_surrogate(construction, fitting.seed)
+            surrogate = new_surrogate(config, fitting.seed)
             fit_to_corpus(surrogate, corpus.pooled, true, fitting, metric, progress)
             yield metric.name, _keep(metric, surrogate, folder, fitting)
 
@@ -268,7 +269,7 @@ def _keep(metric: Metric, surrogate: Surrogate, folder: Path, fitting: Fitting) 
     entry = {
         "file": path.name,
         "sha256": digest,
-        "construction": surrogate.construction.as_dict(),
+        "config": surrogate.config.as_dict(),
         "fitting": asdict(fitting),
         "held_out_sets_of_400": fidelity(kept, metric, unseen),
         "command": f"metricgrad universal fit '{metric.name}' --seed {fitting.seed}{_changed(fitting)}",

@@ -13,7 +13,7 @@ from scipy.stats import rankdata, spearmanr
 from torch import Tensor
 
 from metricgrad.metrics.registry import Metric
-from metricgrad.surrogate.network import Construction, Surrogate, meta_loss
+from metricgrad.surrogate.network import Surrogate, SurrogateConfig, meta_loss, renamed_keyword
 from metricgrad.surrogate.synthetic import RandomSets, Sets
 from metricgrad.surrogate.task_sets import sets_for
 from metricgrad.surrogate.views import LEVELS, OF_TASK
@@ -44,7 +44,7 @@ OF_OUTPUTS = Fitting(steps=1_500, sizes=(100, 200, 400))
 OF_NUMBERS = Fitting(steps=3_000, sizes=(50, 100, 200, 400))
 OF_QUERIES = Fitting(families=4_000, steps=4_000, sizes=(8, 16, 32, 64, 128))
 PAPER_FITTING = Fitting(steps=3_000, learning_rate=1e-3, relational=0.0, sizes=(100,))
-"""For the paper's construction, whose g is learned too: sixteen fresh sets of 100 a step."""
+"""For the paper's config, whose g is learned too: sixteen fresh sets of 100 a step."""
 
 
 class Corpus(NamedTuple):
@@ -54,26 +54,28 @@ class Corpus(NamedTuple):
     true: Tensor
 
 
-def construction_for(metric: Metric) -> Construction:
+def config_for(metric: Metric) -> SurrogateConfig:
     """Return how a surrogate of this metric is built: one that looks at zero must not lose it by centring.
 
     For numbers there is no ROC curve to look at, so that g is learned.
     """
     view, link = metric.view or OF_TASK[metric.task.name], "sigmoid" if metric.bounded else "linear"
     if metric.task.name == "regression":
-        return Construction("none", (64, 64), 0, (64,), link=link, view=view)
+        return SurrogateConfig("none", (64, 64), 0, (64,), link=link, view=view)
     parts = {"columns": 1 + len(metric.columns), "ranking": LEVELS}.get(metric.task.name, 1)
     teeth = 32 if metric.task.outputs else 64  # a set for every output is as much as it has to see
     standardise = "scale" if metric.thresholded else "top" if metric.top_rows else "shift"
-    return Construction(standardise, teeth=teeth, link=link, view=view, parts=parts)
+    return SurrogateConfig(standardise, teeth=teeth, link=link, view=view, parts=parts)
 
 
 def fit_universal(
     metric: Metric,
     sets: RandomSets | None = None,
-    construction: Construction | str | None = None,
+    config: SurrogateConfig | str | None = None,
     fitting: Fitting = THOROUGH,
     progress: Progress | None = None,
+    *,
+    construction: SurrogateConfig | str | None = None,
 ) -> Surrogate:
     """Fit a surrogate to a metric on random sets (Eq. 3).
 
@@ -83,7 +85,7 @@ def fit_universal(
         What to imitate, in the form to train on (`get_metric("best_f1")`).
     sets : callable, optional
         Where random sets come from; broad ones of the metric's task by default.
-    construction : Construction or {"default", "paper"}, optional
+    config : SurrogateConfig or {"default", "paper"}, optional
         How the surrogate is built; by default as suits the metric.
     fitting : Fitting
         How many sets and steps.
@@ -95,9 +97,10 @@ def fit_universal(
     Surrogate
     """
     sets = sets_for(metric) if sets is None else sets
-    if construction is None:
-        construction = construction_for(metric)
-    surrogate = new_surrogate(construction, fitting.seed)
+    config = renamed_keyword(construction, config)
+    if config is None:
+        config = config_for(metric)
+    surrogate = new_surrogate(config, fitting.seed)
     if surrogate.fixed_pool and surrogate.view.parts != "alike":
         corpus = draw_corpus([metric], surrogate, sets, fitting, progress)
         fit_to_corpus(surrogate, corpus.pooled, corpus.true[..., 0], fitting, metric, progress)
@@ -106,11 +109,11 @@ def fit_universal(
     return surrogate.eval()
 
 
-def new_surrogate(construction: Construction | str, seed: int) -> Surrogate:
+def new_surrogate(config: SurrogateConfig | str, seed: int) -> Surrogate:
     """Return an unfitted surrogate whose weights depend on the seed alone, leaving the global generator as it was."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return Surrogate(construction)
+        return Surrogate(config)
 
 
 def draw_corpus(
