@@ -19,10 +19,10 @@ from metricgrad.metrics.callable import black_box
 from metricgrad.metrics.registry import Metric, get_metric
 from metricgrad.surrogate import pretraining as universal
 from metricgrad.surrogate.loss import SurrogateLoss, clip_gradients
-from metricgrad.surrogate.network import CONFIGS, Surrogate, SurrogateConfig
+from metricgrad.surrogate.network import CONFIGS, Surrogate, SurrogateConfig, config_for, new_surrogate
 from metricgrad.surrogate.pretrained import load_universal, save_surrogate
-from metricgrad.surrogate.pretraining import Fitting, config_for, new_surrogate
-from metricgrad.surrogate.synthetic import SetSampler
+from metricgrad.surrogate.pretraining import Fitting
+from metricgrad.training.samplers import SetSampler
 
 
 def random_sets(*shape: int, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -219,7 +219,7 @@ def test_a_frozen_loss_refuses_to_refine_and_has_nothing_to_learn() -> None:
     scores, targets = random_sets(4, 40)
     loss = SurrogateLoss("auc", frozen=True)
     with pytest.raises(
-        RuntimeError, match="refine: expected a surrogate that may learn, got one made with frozen=True"
+        RuntimeError, match="refine: expected a surrogate that is not frozen, got one made with frozen=True"
     ):
         loss.refine(scores, targets)
     assert loss.optimizer is None
@@ -328,7 +328,7 @@ def test_what_are_no_scores_and_no_targets_is_named() -> None:
 def test_arguments_that_make_no_loss_are_named(arguments: dict[str, Any], error: type, message: str) -> None:
     with pytest.raises(error, match=message):
         SurrogateLoss(**{"metric": "auc", **arguments})
-    with pytest.raises(ValueError, match="steps: expected a whole number of at least 1, got 0"):
+    with pytest.raises(ValueError, match="steps: expected an integer of at least 1, got 0"):
         SurrogateLoss("auc").refine(*random_sets(4, 40), steps=0)
 
 
@@ -439,7 +439,9 @@ def test_a_metric_that_takes_no_weights_learns_from_natural_sets() -> None:
     assert math.isfinite(loss.refine(scores, targets, weights))
     assert calls == [60] * 16
     weights[0, 0] = 2
-    with pytest.raises(ValueError, match="weights: expected equal weights, for metric 'misses' has no argument sample"):
+    with pytest.raises(
+        ValueError, match="weights: expected equal weights, because metric 'misses' has no argument sample"
+    ):
         loss.refine(scores, targets, weights)
 
 
@@ -463,7 +465,7 @@ def test_a_metric_that_takes_no_weights_learns_from_natural_sets() -> None:
             "expected a loss from 0 to 1 from 'hole', got n",
         ),
         (Metric("far", lambda s, t, w: s.mean(-1) + 7, "far"), "expected a loss from 0 to 1 from 'far', got"),
-        (Metric("all", lambda s, t, w: s.mean(), "all"), r"expected one loss a set from 'all', \(4,\), got \(\)"),
+        (Metric("all", lambda s, t, w: s.mean(), "all"), r"expected one loss per set from 'all', \(4,\), got \(\)"),
     ],
 )
 def test_a_metric_that_is_no_loss_breaks_nothing_but_the_call(metric: Metric, message: str) -> None:
@@ -489,7 +491,7 @@ def test_a_constant_metric_keeps_a_surrogate_from_scratch_finite_and_untrusted(v
 
 def test_a_torchmetrics_object_is_a_metric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("METRICGRAD_CACHE", str(tmp_path))
-    monkeypatch.setattr(universal, "ON_DEMAND", Fitting(families=2, steps=10, sizes=(50,)))
+    monkeypatch.setattr(universal, "ON_DEMAND", Fitting(groups=2, steps=10, sizes=(50,)))
     scores, targets = random_sets(2, 40)
     loss = SurrogateLoss(tm.BinaryAUROC())
     assert len(list((tmp_path / "universal").iterdir())) == 1

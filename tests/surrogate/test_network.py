@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from metricgrad.surrogate.network import (
     CONFIGS,
-    REACH,
+    TOP_POSITION,
     Surrogate,
     SurrogateConfig,
     class_weights,
@@ -176,7 +176,7 @@ def test_scores_measured_from_the_top_keep_their_order_and_put_the_highest_row_i
     ordered = placed[present][scores[present].argsort(stable=True)]
     assert bool((ordered.diff() > -1e-12).all())  # equal scores may end a last bit apart, by where they are in memory
     highest = placed[present].max()
-    assert_same((1.5 * highest).asinh(), torch.tensor(REACH, dtype=torch.float64))
+    assert_same((1.5 * highest).asinh(), torch.tensor(TOP_POSITION, dtype=torch.float64))
     assert torch.equal(placed[present] > highest - 1e-12, scores[present] == scores[present].max())
 
 
@@ -236,7 +236,7 @@ def test_gradients_of_scores_and_weights_are_those_of_finite_differences(config,
 
 @pytest.mark.parametrize("config", [CENTRED, PAPER], ids=["default", "paper"])
 def test_gradients_of_parameters_are_those_of_finite_differences(config: SurrogateConfig) -> None:
-    surrogate = built(SurrogateConfig.from_dict({**config.as_dict(), "teeth": 4, "h": (3,)}))
+    surrogate = built(SurrogateConfig.from_dict({**config.as_dict(), "thresholds": 4, "h": (3,)}))
     sets = random_sets(2, 6)
     names, values = zip(*surrogate.named_parameters(), strict=True)
 
@@ -350,7 +350,7 @@ def test_the_comb_sees_a_smoothed_roc_curve() -> None:
     known = SURROGATES[CENTRED].g(scores, targets, weights / weights.sum())
     found, alarmed = ((known[1 + 64 * i : 65 + 64 * i] * 4).exp() - 1e-4 for i in range(2))
     warped, centres = (1.5 * scores).asinh(), SURROGATES[CENTRED].g.centres
-    for i in range(0, 64, 2):  # the sharp teeth
+    for i in range(0, 64, 2):  # the sharp thresholds
         above = (warped > centres[i]).double() * weights
         assert float(found[i]) == pytest.approx(float((above * targets).sum() / (weights * targets).sum()), abs=0.05)
         share = float((above * (1 - targets)).sum() / (weights * (1 - targets)).sum())

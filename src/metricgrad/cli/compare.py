@@ -46,7 +46,7 @@ def compare(
     """Say whether training for the metric is worth it on your table: against cross-entropy and others, many splits."""
     from metricgrad import compare as compared
     from metricgrad.evaluation.report import write_comparison
-    from metricgrad.metrics.parse import read_metric
+    from metricgrad.metrics.registry import get_metric
     from metricgrad.reporting.atomic import write_whole
     from metricgrad.reporting.screen import Screen
     from metricgrad.tabular.io import read_table
@@ -54,7 +54,7 @@ def compare(
     contest = compared(
         read_table(data),
         target,
-        read_metric(metric, run_code=True),
+        get_metric(metric, allow_files=True),
         method=method,
         rivals=None if rivals is None else [name.strip() for name in rivals.split(",") if name.strip()],
         model=model,

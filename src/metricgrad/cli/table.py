@@ -50,12 +50,12 @@ def fit(
     time_limit: Annotated[float | None, typer.Option(metavar="SECONDS", help="Stop training, keep the best.")] = None,
 ) -> None:
     """Train a model for a metric on your own table; Ctrl-C keeps the best so far."""
-    from metricgrad.metrics.parse import read_metric
+    from metricgrad.metrics.registry import get_metric
     from metricgrad.tabular.io import read_table
     from metricgrad.tabular.persistence import check_free, save_or_rescue
     from metricgrad.tabular.table_classifier import TableClassifier
 
-    judge = read_metric(metric, run_code=True)
+    judge = get_metric(metric, allow_files=True)
     check_free(out)
     classifier = TableClassifier(
         judge if ".py:" in metric else metric,
@@ -105,15 +105,14 @@ def evaluate(
     """Judge a model by rows that have the target: the metric it was trained for, and those of the paper."""
     from rich.table import Table
 
-    from metricgrad.metrics.parse import read_metric
-    from metricgrad.metrics.registry import PAPER
+    from metricgrad.metrics.registry import PAPER, get_metric
     from metricgrad.reporting.screen import Screen
     from metricgrad.tabular.batch_predict import judged
     from metricgrad.tabular.persistence import load
 
     loaded = load(model)
     own = [] if metric and ".py:" in str(loaded.metric) else [loaded.metric]
-    asked = [read_metric(spec, run_code=spec == metric) for spec in (*([metric] if metric else []), *own, *PAPER)]
+    asked = [get_metric(spec, allow_files=spec == metric) for spec in (*([metric] if metric else []), *own, *PAPER)]
     scores, targets, heavy = judged(loaded, data, weights, tell=_aside)
     known = {judge.name: judge for judge in asked}
     values = {name: float(judge.value(judge(scores, targets, heavy))) for name, judge in known.items()}

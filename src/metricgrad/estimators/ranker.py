@@ -23,8 +23,7 @@ from metricgrad.estimators.metric_estimator import (
 )
 from metricgrad.estimators.queries import Indices, members, queries_of, whole_queries
 from metricgrad.losses.ranking import QUERY_LOSSES
-from metricgrad.metrics.callable import as_metric
-from metricgrad.metrics.registry import Metric
+from metricgrad.metrics.registry import Metric, get_metric
 from metricgrad.metrics.tasks import RANKING
 from metricgrad.reporting.progress import work_bar
 from metricgrad.training.data import Rows, checked_weights, scaled
@@ -238,7 +237,7 @@ class MetricRanker(MetricEstimator):
 
 
 def _of_ranking(spec: Any) -> Metric:
-    metric = as_metric(spec)
+    metric = get_metric(spec)
     if metric.task != RANKING:
         raise ValueError(f"metric: expected one of rankings (ndcg, map, mrr, err), got {metric.name!r}")
     return metric

@@ -19,7 +19,7 @@ from metricgrad.evaluation.runs import Problem, Trial, run_split
 from metricgrad.evaluation.trees import NAME as TREES
 from metricgrad.evaluation.trees import can_grow
 from metricgrad.losses.binary import BASELINES
-from metricgrad.metrics.callable import as_metric
+from metricgrad.metrics.registry import get_metric
 from metricgrad.reporting.progress import work_bar
 from metricgrad.tabular.leaks import leaking
 from metricgrad.tabular.schema import Schema, infer_columns
@@ -109,7 +109,7 @@ def compare(
     >>> found.values("cross-entropy").shape
     (2,)
     """
-    known, how = as_metric(metric), get_recipe(recipe)
+    known, how = get_metric(metric), get_recipe(recipe)
     _check_numbers(splits, test, validation, random_state)
     methods, remarks = _methods(method, rivals)
     features, cells, grouped, schema = _columns(X, y, groups, ignore)

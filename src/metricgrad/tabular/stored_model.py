@@ -15,8 +15,7 @@ import torch
 from sklearn.pipeline import Pipeline
 
 from metricgrad.estimators.classifier import MetricClassifier
-from metricgrad.metrics.parse import read_metric
-from metricgrad.metrics.registry import Metric
+from metricgrad.metrics.registry import Metric, get_metric
 from metricgrad.metrics.tasks import BINARY
 from metricgrad.tabular.encoding import FARTHEST
 from metricgrad.tabular.manifest import SHORT, Field
@@ -79,7 +78,7 @@ def _classifier(state: Field, name: str) -> MetricClassifier:
 def _metric(name: str) -> Metric | str:
     """Return a metric by name, or the name of one that was code, which is not run; it may be called as another is."""
     try:
-        metric = read_metric(name)
+        metric = get_metric(name)
     except ValueError:
         return name
     return metric if metric.task == BINARY else name
