@@ -22,13 +22,13 @@ from asking import command, parser_of
 from metricgrad.estimators.metric_estimator import make_loss
 from metricgrad.evaluation.store import Store
 from metricgrad.metrics.registry import get_metric
-from metricgrad.metrics.resampling import standard_error
 from metricgrad.metrics.thresholds import best_threshold
 from metricgrad.paper.experiments import prepared
 from metricgrad.training.data import Rows
 from metricgrad.training.ensemble_trainer import Member, train_fleet
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import get_recipe
+from metricgrad.training.resampling import standard_error
 from win import CELL, RATES, ROWS, share_saved, signed_rank
 
 RESULTS = Path(__file__).parents[1] / "results" / "parts.jsonl"

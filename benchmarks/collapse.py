@@ -23,11 +23,11 @@ from asking import command, parser_of
 from metricgrad.estimators.metric_estimator import make_loss
 from metricgrad.evaluation.store import Store
 from metricgrad.metrics.registry import builtin_metrics, get_metric
-from metricgrad.metrics.resampling import standard_error
 from metricgrad.reporting.progress import work_bar
 from metricgrad.training.data import Rows
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import Recipe
+from metricgrad.training.resampling import standard_error
 from metricgrad.training.selection import Selection, scores_of
 from metricgrad.training.trainer import train
 

@@ -26,7 +26,7 @@ from torch import nn
 from measuring import in_turns, made_up_table, own_word, store, stored
 from metricgrad.paper.rendering import Grid, Word, as_markdown
 from metricgrad.surrogate.loss import SurrogateLoss
-from metricgrad.surrogate.network import CONSTRUCTIONS
+from metricgrad.surrogate.network import CONFIGS
 from metricgrad.training.data import Rows
 from metricgrad.training.networks import PAPER_WIDTHS, build_model, mlp
 from metricgrad.training.recipe import RECIPES
@@ -61,11 +61,11 @@ class Case:
     def networks(self) -> tuple[nn.Module, SurrogateLoss]:
         """Build the model and the surrogate."""
         torch.manual_seed(0)
-        built = CONSTRUCTIONS["paper"]
+        built = CONFIGS["paper"]
         wider = replace(built, g=tuple(self.loss * w for w in built.g), h=tuple(self.loss * w for w in built.h))
         widths = tuple(self.model * w for w in PAPER_WIDTHS)
         model = build_model(partial(mlp, widths=widths), FEATURES)
-        return model, SurrogateLoss("auc", "scratch", construction=wider)
+        return model, SurrogateLoss("auc", "scratch", config=wider)
 
     def parameters(self) -> tuple[int, int]:
         """Return Q_alpha and Q_beta."""

@@ -23,10 +23,10 @@ from metricgrad.metrics.registry import PAPER
 from metricgrad.paper import datasets
 from metricgrad.provenance import provenance
 from metricgrad.surrogate.pretrained import bundled_index
-from metricgrad.surrogate.synthetic import SetSampler
 from metricgrad.training.data import Rows
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import Recipe
+from metricgrad.training.samplers import SetSampler
 from metricgrad.training.splits import split
 from metricgrad.training.trainer import train
 

@@ -3,9 +3,9 @@
 from sklearn.metrics import fbeta_score, make_scorer
 from tables import clusters
 
-from metricgrad import as_metric
+from metricgrad import get_metric
 
-metric = as_metric(make_scorer(fbeta_score, beta=0.5, zero_division=0))
+metric = get_metric(make_scorer(fbeta_score, beta=0.5, zero_division=0))
 proxy = "cross-entropy"
 
 

@@ -3,9 +3,9 @@
 from tables import clusters
 from torchmetrics.classification import BinaryAveragePrecision
 
-from metricgrad import as_metric
+from metricgrad import get_metric
 
-metric = as_metric(BinaryAveragePrecision())
+metric = get_metric(BinaryAveragePrecision())
 proxy = "cross-entropy"
 
 

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from metricgrad.evaluation.comparison import compare as compare
     from metricgrad.evaluation.comparison_result import ComparisonResult as ComparisonResult
     from metricgrad.evaluation.report import write_comparison as write_comparison
-    from metricgrad.metrics.callable import as_metric as as_metric
     from metricgrad.metrics.callable import black_box as black_box
-    from metricgrad.metrics.class_decision import best_offsets as best_offsets
     from metricgrad.metrics.registry import Metric as Metric
+    from metricgrad.metrics.registry import as_metric as as_metric
     from metricgrad.metrics.registry import get_metric as get_metric
+    from metricgrad.metrics.thresholds import best_offsets as best_offsets
     from metricgrad.metrics.thresholds import best_threshold as best_threshold
     from metricgrad.paper import datasets as datasets
     from metricgrad.reporting.tracking import scalars as scalars
@@ -69,8 +69,8 @@ _HOMES = {
     "Surrogate": "surrogate.network",
     "SurrogateLoss": "surrogate.loss",
     "TableClassifier": "tabular.table_classifier",
-    "as_metric": "metrics.callable",
-    "best_offsets": "metrics.class_decision",
+    "as_metric": "metrics.registry",
+    "best_offsets": "metrics.thresholds",
     "best_threshold": "metrics.thresholds",
     "black_box": "metrics.callable",
     "compare": "evaluation.comparison",

@@ -38,7 +38,7 @@ ROOT = Path(__file__).parents[2]
 LOG, SUMMARY = ROOT / "results" / "mutation.jsonl", ROOT / "results" / "mutation.json"
 EQUIVALENT = Path(__file__).with_name("equivalent.json")
 TESTS: dict[str, tuple[str, ...]] = {
-    "metrics.binary_formulas": ("metrics/test_registry.py", "metrics/test_metrics_oracles.py"),
+    "metrics.binary": ("metrics/test_registry.py", "metrics/test_metrics_oracles.py"),
     "metrics.thresholds": ("metrics/test_thresholds.py",),
     "training.splits": ("training/test_splits.py",),
     "surrogate.loss": ("surrogate/test_loss.py", "surrogate/test_count_emulator.py"),

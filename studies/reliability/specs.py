@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from metricgrad.metrics.parse import read_metric
+from metricgrad.metrics.registry import get_metric
 from reliability.hostile_texts import texts
 from reliability.tables import save_models
 from reliability.verdicts import REFUSED, UNCLEAN, USED, Verdict, of_call, of_command, worse
@@ -47,9 +47,9 @@ def attempt(work: Path, seed: int, case: int) -> Mapping[str, Any]:
         if watching and event.startswith(RUNS) and not _is_harmless(event, values):
             seen.append(f"{event} {values}"[:200])
 
-    read_metric("f1")
+    get_metric("f1")
     sys.addaudithook(watch)
-    verdict = of_call(lambda: read_metric(text))
+    verdict = of_call(lambda: get_metric(text))
     watching = False
     if seen:
         verdict = Verdict(UNCLEAN, f"it did {seen[0]}")

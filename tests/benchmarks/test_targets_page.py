@@ -55,7 +55,7 @@ def test_the_page_says_where_it_is_worse(stored: Path) -> None:
 @pytest.mark.parametrize("program", PROGRAMS, ids=["table", "loop"])
 def test_the_programs_of_the_page_run(program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("METRICGRAD_CACHE", str(tmp_path))
-    monkeypatch.setattr(universal, "OF_OUTPUTS", universal.Fitting(families=8, steps=20, sizes=(50,)))
+    monkeypatch.setattr(universal, "ON_DEMAND_OUTPUTS", universal.Fitting(groups=8, steps=20, sizes=(50,)))
     told: dict[str, object] = {}
     exec(program, told)
     assert {"model"} <= set(told)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import resource
@@ -22,6 +21,7 @@ from metricgrad.cli.app import app, one_line
 from metricgrad.metrics.registry import ALIASES, WELL_KNOWN, listed_metrics
 from metricgrad.paper import datasets
 from metricgrad.surrogate import pretrained as bundle
+from metricgrad.surrogate import pretraining
 
 SCRIPT = Path(sys.executable).with_name("metricgrad")
 TINY = ["--families", "4", "--steps", "2"]
@@ -36,8 +36,7 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder in place of the bundled one."""
-    monkeypatch.setattr(bundle, "WEIGHTS", tmp_path)
-    bundle.bundled_index.cache_clear()
+    monkeypatch.setattr(bundle, "WEIGHTS_FOLDER", tmp_path)
     return tmp_path
 
 
@@ -163,12 +162,12 @@ def test_accuracy_is_listed_as_a_metric_of_its_own_and_not_as_another_name_of_an
 # ---- universal surrogates ------------------------------------------------------------------------------------------
 
 
-def test_a_surrogate_is_fitted_saved_and_indexed(tmp_path: Path) -> None:
+def test_a_surrogate_is_fitted_and_saved_with_its_record(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["universal", "fit", "mcr", "--out", str(tmp_path / "new"), "--seed", "3", *TINY])
     assert done.exit_code == 0, done.output
-    index = json.loads((tmp_path / "new" / "index.json").read_text())
+    index = bundle.bundled_index(tmp_path / "new")
     assert list(index) == ["error_rate"]
-    assert index["error_rate"]["fitting"].items() >= {"families": 4, "steps": 2, "seed": 3}.items()
+    assert index["error_rate"]["fitting"].items() >= {"groups": 4, "steps": 2, "seed": 3}.items()
     gap = index["error_rate"]["held_out_sets_of_400"]["gap"]
     assert f"error_rate: gap {gap:.4f}, Spearman" in done.stdout
     assert (tmp_path / "new" / index["error_rate"]["file"]).exists()
@@ -176,7 +175,7 @@ def test_a_surrogate_is_fitted_saved_and_indexed(tmp_path: Path) -> None:
 
 def test_all_means_every_bundled_surrogate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(bundle, "fit_bundled", lambda names, *_: asked.extend(names) or iter(()))
+    monkeypatch.setattr(pretraining, "fit_bundled", lambda names, *_: asked.extend(names) or iter(()))
     assert CliRunner().invoke(app, ["universal", "fit", "--all", "--out", str(tmp_path)]).exit_code == 0
     assert asked == bundle.bundled_names()
 
@@ -184,9 +183,9 @@ def test_all_means_every_bundled_surrogate(tmp_path: Path, monkeypatch: pytest.M
 def test_the_bundled_surrogates_are_listed(weights: Path) -> None:
     entry = {
         "held_out_sets_of_400": {"gap": 0.01234, "spearman": 0.98765, "ceiling": 0.99},
-        "fitting": {"families": 1000, "steps": 2000},
+        "fitting": {"groups": 1000, "steps": 2000},
     }
-    (weights / "index.json").write_text(json.dumps({"best_f1": entry}))
+    bundle.save_surrogate(bundle.Surrogate(), weights / "best_f1.safetensors", {"metric": "best_f1", **entry})
     done = CliRunner().invoke(app, ["universal", "list"])
     assert done.exit_code == 0
     assert all(value in table_line(done.stdout, "best_f1") for value in ("0.0123", "0.9877", "0.9900", "0.9976"))
@@ -194,7 +193,7 @@ def test_the_bundled_surrogates_are_listed(weights: Path) -> None:
 
 
 def test_a_surrogate_that_hardly_follows_its_metric_is_marked(weights: Path) -> None:
-    fitting = {"families": 1000, "steps": 2000}
+    fitting = {"groups": 1000, "steps": 2000}
     fidelities = {
         "auc": {"gap": 0.1, "spearman": 0.79},
         "best_precision": {"gap": 0.1, "spearman": 0.65, "ceiling": 0.8},  # 0.81 of what is possible
@@ -202,7 +201,8 @@ def test_a_surrogate_that_hardly_follows_its_metric_is_marked(weights: Path) -> 
         "mcc": {"gap": 0.1, "spearman": 0.81},
     }
     index = {name: {"held_out_sets_of_400": held_out, "fitting": fitting} for name, held_out in fidelities.items()}
-    (weights / "index.json").write_text(json.dumps(index))
+    for name, entry in index.items():
+        bundle.save_surrogate(bundle.Surrogate(), weights / f"{name}.safetensors", {"metric": name, **entry})
     shown = CliRunner().invoke(app, ["universal", "list"]).stdout
     marked = [name for name in fidelities if "low" in table_line(shown, name)]
     assert marked == ["auc", "f1"]
@@ -248,8 +248,8 @@ def test_a_constant_metric_has_no_surrogate(tmp_path: Path) -> None:
     assert "'best_recall' is constant" in said(["universal", "fit", "best_recall", "--out", str(tmp_path), *TINY])
 
 
-def test_a_missing_index_is_named(weights: Path) -> None:
-    assert str(weights / "index.json") in said(["universal", "list"])
+def test_an_empty_bundle_is_named(weights: Path) -> None:
+    assert f"{weights}: expected bundled surrogates, got none" in said(["universal", "list"])
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,8 @@ def own_cache(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     from metricgrad.surrogate import pretraining as universal
 
     monkeypatch.setenv("METRICGRAD_CACHE", str(tmp_path))
-    small = universal.Fitting(families=8, steps=20, sizes=(50,))
-    for name in ("OF_OUTPUTS", "ON_DEMAND"):
+    small = universal.Fitting(groups=8, steps=20, sizes=(50,))
+    for name in ("ON_DEMAND_OUTPUTS", "ON_DEMAND"):
         monkeypatch.setattr(universal, name, small)
 
 

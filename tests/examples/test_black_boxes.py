@@ -26,8 +26,8 @@ def test_there_are_twenty() -> None:
 @pytest.mark.filterwarnings("ignore:the surrogate of .* is not faithful yet:UserWarning")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_box_trains_a_model_in_few_calls(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(universal, "ON_DEMAND", Fitting(families=16, steps=50, sizes=(50, 100)))
-    monkeypatch.setattr(learned_counts, "STEPS", 200)
+    monkeypatch.setattr(universal, "ON_DEMAND", Fitting(groups=16, steps=50, sizes=(50, 100)))
+    monkeypatch.setattr(learned_counts, "FITTING_STEPS", 200)
     recipe = replace(boxes.RECIPE, warmup=60, rounds=8, trust_cap=8, check_every=4)
     taught = boxes.teach(name, recipe=recipe)
     outcome = boxes.carry_out(taught, 1_000, recipe, ROWS)

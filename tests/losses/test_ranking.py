@@ -13,7 +13,7 @@ from sklearn.metrics import ndcg_score
 from torch import Tensor
 
 from metricgrad.losses.ranking import QUERY_LOSSES, LambdaRank, ListNet, RankNet
-from metricgrad.metrics.ranking_formulas import ndcg_loss
+from metricgrad.metrics.ranking import ndcg_loss
 
 GENERATOR = torch.Generator().manual_seed(0)
 SCORES = torch.randn(6, 9, generator=GENERATOR, dtype=torch.float64)
@@ -71,7 +71,7 @@ def test_lambdarank_may_look_at_the_first_ranks_only() -> None:
 
 @pytest.mark.parametrize("k", [0, -1, 1.5, True])
 def test_lambdarank_takes_a_whole_number_of_ranks(k: object) -> None:
-    with pytest.raises(ValueError, match="k: expected a whole number of at least 1 or None, got"):
+    with pytest.raises(ValueError, match="k: expected an integer of at least 1 or None, got"):
         LambdaRank(k)  # type: ignore[arg-type]
 
 

@@ -11,8 +11,9 @@ import sklearn.metrics as sk
 import torch
 import torchmetrics.classification as tm
 
+import metricgrad
 from metricgrad import MetricClassifier, SurrogateLoss
-from metricgrad.metrics.callable import as_metric, black_box
+from metricgrad.metrics.callable import black_box
 from metricgrad.metrics.registry import SKLEARN_NAMES, auc, f1, get_metric
 
 SCORES = torch.randn(3, 2, 30, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -113,7 +114,7 @@ def test_rows_of_weight_zero_are_left_out() -> None:
 def test_unequal_weights_need_a_callable_that_takes_them() -> None:
     metric = black_box(mean_score, higher_is_better=False)
     assert not metric.takes_weights
-    with pytest.raises(ValueError, match=r"weights: expected equal weights, for metric 'mean_score' has no argument "):
+    with pytest.raises(ValueError, match=r"expected equal weights, because metric 'mean_score' has no argument "):
         metric(SCORES, TARGETS, WEIGHTS)
 
 
@@ -171,9 +172,9 @@ def test_an_empty_set_is_reported_as_such_where_the_callable_fails_on_it() -> No
         ({"value_range": (1, 0)}, ValueError, r"value_range: expected two finite .* lower first, got \(1, 0\)"),
         ({"value_range": (0, np.inf)}, ValueError, r"value_range: expected two finite numbers"),
         ({"value_range": 3}, ValueError, "value_range: expected two finite numbers, the lower first, got 3"),
-        ({"candidates": 0}, ValueError, "candidates: expected a whole number of at least 1, got 0"),
-        ({"workers": 0}, ValueError, "workers: expected a whole number of at least 1, or None, got 0"),
-        ({"workers": 1.5}, ValueError, "workers: expected a whole number of at least 1, or None, got 1.5"),
+        ({"candidates": 0}, ValueError, "candidates: expected an integer of at least 1, got 0"),
+        ({"workers": 0}, ValueError, "workers: expected an integer of at least 1, or None, got 0"),
+        ({"workers": 1.5}, ValueError, "workers: expected an integer of at least 1, or None, got 1.5"),
         ({"pool": "fibre"}, ValueError, "pool: expected 'thread' or 'process', got 'fibre'"),
         ({"labels": True, "probabilities": True}, ValueError, "probabilities: expected False where labels is True"),
         ({"fn": lambda y, s: 0, "pool": "process"}, ValueError, "fn: expected a callable that can be pickled .*lambda"),
@@ -239,19 +240,19 @@ def test_threads_end_with_the_call() -> None:
     assert threading.active_count() <= before
 
 
-# ---- as_metric ------------------------------------------------------------------------------------------------------
+# ---- get_metric -----------------------------------------------------------------------------------------------------
 
 
 def test_names_and_metrics_are_taken_as_they_are() -> None:
-    assert as_metric("f1") is f1
-    assert as_metric(f1) is f1
-    assert as_metric("best_f_beta(3)").name == "best_f_beta(3)"
+    assert get_metric("f1") is f1
+    assert get_metric(f1) is f1
+    assert get_metric("best_f_beta(3)").name == "best_f_beta(3)"
 
 
 @pytest.mark.parametrize("spec", [None, 3, ["f1"], tm.BinaryF1Score])
 def test_anything_else_is_a_type_error(spec: object) -> None:
     with pytest.raises(TypeError, match="expected a name, a Metric, a torchmetrics object, a scorer or a callable"):
-        as_metric(spec)
+        get_metric(spec)
 
 
 @pytest.mark.parametrize(
@@ -268,7 +269,7 @@ def test_anything_else_is_a_type_error(spec: object) -> None:
 def test_a_torchmetrics_object_is_taken_and_left_as_it_was(theirs: tm.BinaryF1Score, ours: str) -> None:
     theirs.update(torch.tensor([0.9, 0.1, 0.8]), torch.tensor([1, 0, 0]))
     before = float(theirs.compute())
-    wrapped, metric = as_metric(theirs), get_metric(ours)
+    wrapped, metric = get_metric(theirs), get_metric(ours)
     value = wrapped.value(wrapped(SCORES, TARGETS))
     torch.testing.assert_close(value, metric.value(metric(SCORES, TARGETS)), atol=1e-6, rtol=0)
     assert wrapped.thresholded is metric.thresholded
@@ -279,11 +280,12 @@ def test_a_torchmetrics_object_is_taken_and_left_as_it_was(theirs: tm.BinaryF1Sc
 
 def test_a_torchmetrics_object_that_gives_no_number_is_reported() -> None:
     with pytest.raises(ValueError, match="metric: expected a torchmetrics object with higher_is_better, got BinaryROC"):
-        as_metric(tm.BinaryROC())
+        get_metric(tm.BinaryROC())
 
 
 def test_a_torchmetrics_object_has_a_best_form_by_search() -> None:
-    assert (as_metric(tm.BinaryF1Score()).best(SCORES, TARGETS) <= as_metric(tm.BinaryF1Score())(SCORES, TARGETS)).all()
+    metric = get_metric(tm.BinaryF1Score())
+    assert (metric.best(SCORES, TARGETS) <= metric(SCORES, TARGETS)).all()
 
 
 @pytest.mark.parametrize(
@@ -298,7 +300,7 @@ def test_a_torchmetrics_object_has_a_best_form_by_search() -> None:
     ],
 )
 def test_a_scorer_of_scikit_learn_is_asked_for_what_it_judges(theirs: object, ours: str, thresholded: bool) -> None:
-    scorer = as_metric(theirs)
+    scorer = get_metric(theirs)
     assert scorer.thresholded is thresholded
     assert scorer.higher_is_better
     if ours:
@@ -314,7 +316,7 @@ def test_a_scorer_written_by_hand_is_known_by_its_first_argument() -> None:
     def found(estimator, X, y):
         return float(((estimator.predict(X) == 1) & (y == 1)).sum())
 
-    metric = as_metric(found)
+    metric = get_metric(found)
     assert metric.name == "found"
     assert metric.value(metric(SCORES, TARGETS)).equal(((SCORES >= 0) & (TARGETS == 1)).sum(-1).to(SCORES.dtype))
     assert metric.best is not None
@@ -323,13 +325,13 @@ def test_a_scorer_written_by_hand_is_known_by_its_first_argument() -> None:
         return estimator.nothing
 
     with pytest.raises(ValueError, match=r"metric: the scorer cannot be called: AttributeError: .* 'nothing'"):
-        as_metric(odd)
+        get_metric(odd)
 
     def both(estimator, X, y):
         return float(estimator.predict(X).sum() + estimator.decision_function(X).sum())
 
-    with pytest.raises(ValueError, match=r"a scorer that asks for one kind of prediction, got \['labels', 'scores'\]"):
-        as_metric(both)
+    with pytest.raises(ValueError, match=r"a scorer that uses one kind of prediction, got \['labels', 'scores'\]"):
+        get_metric(both)
 
 
 # ---- the record -----------------------------------------------------------------------------------------------------
@@ -349,7 +351,7 @@ def test_a_black_box_survives_copying_and_pickling(metric) -> None:
 
 @pytest.mark.parametrize("theirs", [tm.BinaryAUROC(), sk.get_scorer("roc_auc")])
 def test_a_metric_of_another_package_survives_copying_and_pickling(theirs: object) -> None:
-    metric = as_metric(theirs)
+    metric = get_metric(theirs)
     for other in (copy.deepcopy(metric), pickle.loads(pickle.dumps(metric))):
         assert torch.equal(other(SCORES, TARGETS), metric(SCORES, TARGETS))
 
@@ -360,7 +362,7 @@ def good_score(y_true: np.ndarray, y_score: np.ndarray) -> float:
 
 @pytest.mark.parametrize("fn", [profit, good_score, functools.partial(profit), lambda y_true, y_score: 0.0])
 @pytest.mark.parametrize(
-    "taken", [as_metric, SurrogateLoss, lambda fn: MetricClassifier(fn).fit([[0.0], [1.0]], [0, 1])]
+    "taken", [get_metric, SurrogateLoss, lambda fn: MetricClassifier(fn).fit([[0.0], [1.0]], [0, 1])]
 )
 def test_a_callable_that_does_not_say_which_way_is_better_has_to_be_wrapped(fn, taken) -> None:
     with pytest.raises(
@@ -376,7 +378,7 @@ def test_a_callable_may_say_which_way_is_better_by_an_attribute() -> None:
     for higher in (True, False):
         fn = functools.partial(profit)
         fn.higher_is_better = higher
-        metric = as_metric(fn)
+        metric = get_metric(fn)
         assert metric.higher_is_better is higher
         assert torch.equal(
             metric.value(metric(SCORES, TARGETS)),
@@ -389,14 +391,14 @@ def test_the_direction_is_true_or_false() -> None:
         black_box(profit, higher_is_better="yes")
 
 
-def test_get_metric_says_how_to_wrap_a_callable() -> None:
-    with pytest.raises(TypeError, match=r"got the callable 'profit'; wrap it: black_box\(profit, higher_is_better=Tr"):
-        get_metric(profit)
+def test_as_metric_still_works_with_a_warning() -> None:
+    with pytest.warns(DeprecationWarning, match="as_metric is deprecated: call get_metric"):
+        assert metricgrad.as_metric("f1") is f1
 
 
 @pytest.mark.parametrize(("name", "ours"), SKLEARN_NAMES.items())
 def test_a_function_of_scikit_learn_that_is_built_in_is_the_built_in_metric(name: str, ours: str) -> None:
-    metric, fn = as_metric(getattr(sk, name)), getattr(sk, name)
+    metric, fn = get_metric(getattr(sk, name)), getattr(sk, name)
     assert metric == get_metric(ours)
     given = SCORES if name in ("roc_auc_score", "average_precision_score") else (SCORES >= 0).long()
     rows = zip(*(column.view(-1, 30) for column in (TARGETS, given, WEIGHTS)), strict=True)
@@ -406,7 +408,7 @@ def test_a_function_of_scikit_learn_that_is_built_in_is_the_built_in_metric(name
 
 
 def test_any_other_function_of_scikit_learn_is_passed_what_it_judges_and_has_its_direction() -> None:
-    loss, kappa = as_metric(sk.log_loss), as_metric(sk.cohen_kappa_score)
+    loss, kappa = get_metric(sk.log_loss), get_metric(sk.cohen_kappa_score)
     assert (loss.higher_is_better, kappa.higher_is_better) == (False, True)
     assert (loss.thresholded, kappa.thresholded) == (False, True)
     labels = (SCORES[0, 0] >= 0).long()
@@ -454,8 +456,8 @@ def test_classes_labels_grades_and_numbers_are_passed_as_people_have_them() -> N
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"columns": "amount"}, "columns: expected names that an argument can have, got 'amount'"),
-        ({"columns": ("an amount",)}, "columns: expected names that an argument can have"),
+        ({"columns": "amount"}, "columns: expected names that are valid arguments, got 'amount'"),
+        ({"columns": ("an amount",)}, "columns: expected names that are valid arguments"),
         (
             {"task": "columns"},
             "task: expected one of binary, multiclass, .* got 'columns'",

@@ -13,10 +13,10 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from metricgrad.metrics.class_decision import decision_of
-from metricgrad.metrics.class_offsets import FEW, Sets
+from metricgrad.metrics.class_offsets import TRIALS, OutputSets
 from metricgrad.metrics.registry import builtin_metrics, get_metric
 from metricgrad.metrics.tasks import MULTICLASS, MULTILABEL
+from metricgrad.metrics.thresholds import offset_search
 
 DECIDED = {
     labels: [m.name for m in builtin_metrics(task) if m.thresholded]
@@ -42,7 +42,7 @@ class Case(NamedTuple):
         return float(get_metric(self.name)(self.scores + offsets, self.targets, self.weights))
 
     def found(self) -> Tensor:
-        return decision_of(get_metric(self.name)).search(self.scores, self.targets, self.weights)[0]
+        return offset_search(get_metric(self.name)).search(self.scores, self.targets, self.weights)[0]
 
     def steps_of(self, offsets: Tensor, k: int) -> list[Tensor]:
         """Every decision that another offset of class k could make: between any two values at which a row changes."""
@@ -69,8 +69,8 @@ def cases(draw: st.DrawFn, names: dict[bool, list[str]], size: int = 8, fine: bo
 
 @given(case=cases({False: EXACT[False], True: DECIDED[True]}), quarters=st.lists(st.integers(-8, 8), min_size=3))
 def test_no_other_offset_of_a_class_loses_less(case: Case, quarters: list[int]) -> None:
-    offsets, decision = torch.tensor(quarters[:3]) / 4.0, decision_of(get_metric(case.name))
-    one = Sets(case.scores[None], case.targets[None], None if case.weights is None else case.weights[None])
+    offsets, decision = torch.tensor(quarters[:3]) / 4.0, offset_search(get_metric(case.name))
+    one = OutputSets(case.scores[None], case.targets[None], None if case.weights is None else case.weights[None])
     for k in range(3):
         value, promised = decision.best_step(one, offsets.double()[None], torch.tensor([[k]]))
         found = case.loss(torch.cat((offsets[:k], value[0], offsets[k + 1 :])))
@@ -80,8 +80,8 @@ def test_no_other_offset_of_a_class_loses_less(case: Case, quarters: list[int]) 
 
 @given(case=cases(DECIDED))
 def test_an_offset_is_never_where_a_row_would_tie(case: Case) -> None:
-    decision = decision_of(get_metric(case.name))
-    one = Sets(case.scores[None], case.targets[None], None)
+    decision = offset_search(get_metric(case.name))
+    one = OutputSets(case.scores[None], case.targets[None], None)
     for k in range(3):
         value, _ = decision.best_step(one, torch.zeros(1, 3, dtype=torch.float64), torch.tensor([[k]]))
         rest = [j for j in range(3) if j != k]
@@ -163,7 +163,7 @@ def test_sets_are_searched_each_by_itself(labels: bool) -> None:
     scores, weights = torch.tensor(rng.normal(size=(2, 3, 12, 4))), torch.tensor(rng.uniform(0.1, 9, (2, 3, 12)))
     targets = rng.random(scores.shape) < 0.4 if labels else np.eye(4)[rng.integers(0, 4, (2, 3, 12))]
     for name in DECIDED[labels]:
-        decision = decision_of(get_metric(name))
+        decision = offset_search(get_metric(name))
         offsets, losses = decision.search(scores, torch.tensor(targets), weights)
         assert offsets.shape == (2, 3, 4)
         assert losses.shape == (2, 3)
@@ -175,7 +175,7 @@ def test_sets_are_searched_each_by_itself(labels: bool) -> None:
 
 @pytest.mark.parametrize("name", [*DECIDED[False], *DECIDED[True]])
 def test_sets_without_rows_have_no_offsets(name: str) -> None:
-    decision, empty = decision_of(get_metric(name)), torch.zeros(2, 0, 3)
+    decision, empty = offset_search(get_metric(name)), torch.zeros(2, 0, 3)
     offsets, losses = decision.search(empty, empty)
     assert offsets.tolist() == [[0.0] * 3] * 2
     assert torch.equal(losses, decision.function(empty, empty, None))
@@ -192,12 +192,12 @@ def test_many_rows_are_tried_at_quantiles_where_there_are_no_counts() -> None:
         tried.append(scores.shape[1] if scores.ndim == 4 else 1)
         return metric.function(scores, targets, weights)
 
-    offsets, losses = type(decision_of(metric))(counted, labels=True).search(scores, targets)
-    assert max(tried) == FEW
+    offsets, losses = type(offset_search(metric))(counted, labels=True).search(scores, targets)
+    assert max(tried) == TRIALS
     assert float(losses) < 0.7 * case.loss(torch.zeros(3))
     assert float(losses) == pytest.approx(case.loss(offsets))
 
 
 def test_a_search_survives_pickling() -> None:
-    decision = decision_of(get_metric("macro_f1"))
-    assert pickle.loads(pickle.dumps(decision)).least(torch.eye(3), torch.eye(3)) == 0
+    decision = offset_search(get_metric("macro_f1"))
+    assert pickle.loads(pickle.dumps(decision)).lowest_loss(torch.eye(3), torch.eye(3)) == 0

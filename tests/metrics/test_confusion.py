@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from metricgrad.metrics import confusion as curves
 from metricgrad.metrics.confusion import (
-    MANY,
+    MIN_PACKED_SCORES,
     Confusion,
     comparable,
     confusion_at_zero,
@@ -56,7 +56,7 @@ def test_parts_of_a_curve_are_the_whole(rows: list[tuple[int, bool]], length: in
     scores, targets = (torch.tensor(column).float().expand(sets, -1) for column in zip(*rows, strict=True))
     scores = scores * torch.tensor([1.0, -1.0])[torch.arange(len(rows)) % 2]  # zeros of both signs are equal
     whole = confusion_curve(scores, targets)
-    with patch.object(curves, "PART", length), patch.object(curves, "MANY", many):
+    with patch.object(curves, "ROWS_PER_PART", length), patch.object(curves, "MIN_PACKED_SCORES", many):
         parts = list(confusion_parts(scores, targets))
         assert len(parts) == -(-len(rows) // length)
         assert [part.tp.shape[-1] for part in parts[:-1]] == [length + 1] * (len(parts) - 1)
@@ -73,7 +73,7 @@ def test_a_metric_of_parts_is_that_of_the_whole(rows: list[tuple[int, bool]], le
     for metric in builtin_metrics():
         judge = metric.best if metric.thresholded else metric
         whole, cut = judge(scores, targets), best_threshold(metric, scores, targets)
-        with patch.object(curves, "PART", length), patch.object(curves, "MANY", many):
+        with patch.object(curves, "ROWS_PER_PART", length), patch.object(curves, "MIN_PACKED_SCORES", many):
             torch.testing.assert_close(judge(scores, targets), whole, rtol=1e-12, atol=1e-12)
             assert best_threshold(metric, scores, targets) == cut
 
@@ -95,7 +95,7 @@ def test_scores_are_ranked_from_high_to_low_in_any_float_type(dtype: torch.dtype
     assert (scores.gather(-1, descending_order(scores)).diff() <= 0).all()
 
 
-@pytest.mark.parametrize("shape", [(MANY,), (3, MANY), (700, 9)])
+@pytest.mark.parametrize("shape", [(MIN_PACKED_SCORES,), (3, MIN_PACKED_SCORES), (700, 9)])
 def test_many_scores_are_ranked_as_few_are(shape: tuple[int, ...]) -> None:
     rng = torch.Generator().manual_seed(1)
     scores = torch.randn(shape, generator=rng) * 10.0 ** torch.randint(-44, 38, shape, generator=rng)

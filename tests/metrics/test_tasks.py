@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from metricgrad.losses.default import PROXIES, proxy_for
 from metricgrad.metrics.registry import Metric, checked_sets
 from metricgrad.metrics.tasks import BINARY, COLUMNS, MULTICLASS, MULTILABEL, RANKING, REGRESSION, TASKS
-from metricgrad.surrogate.synthetic import GroupSampler, SetSampler, shared_out
-from metricgrad.surrogate.task_sets import sets_for
+from metricgrad.surrogate.synthetic import sets_for
+from metricgrad.training.samplers import GroupSampler, SetSampler, shared_out
 
 INF = float("inf")
 
@@ -23,7 +23,7 @@ INF = float("inf")
         (COLUMNS, [[1.0, 3.0], [0.5, 1.0]], "expected 0 or 1, then numbers of at least 0 .* got 0.5"),
         (COLUMNS, [[1.0, -3.0], [0.0, 1.0]], "expected 0 or 1, then numbers of at least 0 .* got -3"),
         (MULTICLASS, [[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]], "expected a single 1 in every row"),
-        (MULTICLASS, [3, 0], "expected numbers of classes below 3, got 3"),
+        (MULTICLASS, [3, 0], "expected indices of classes below 3, got 3"),
         (MULTILABEL, [[0.0, 0.2, 0.0], [0.0, 0.0, 1.0]], "expected 0 or 1, got 0.2"),
         (RANKING, [1.0, -1.0], "expected grades of at least 0, got -1"),
         (REGRESSION, [1.0, INF], "expected finite numbers, got inf"),

@@ -13,20 +13,20 @@ from metricgrad.metrics.callable import black_box
 from metricgrad.metrics.confusion import Confusion, confusion_at_zero
 from metricgrad.metrics.registry import get_metric
 from metricgrad.surrogate import pretraining as universal
+from metricgrad.surrogate.cache import cheap_form
 from metricgrad.surrogate.count_emulator import (
-    ASKED,
-    CHECKED,
-    LearnedCounts,
-    _cut_somewhere,
+    CALLS_TO_CHECK,
+    CALLS_TO_FIT,
+    CountEmulator,
+    _random_cuts,
+    emulated,
     fit_counts,
-    in_counts,
     rates,
 )
-from metricgrad.surrogate.pretrained import KIN, cheap_form
 from metricgrad.surrogate.pretraining import Fitting
-from metricgrad.surrogate.synthetic import BroadSets
+from metricgrad.surrogate.synthetic import GROUP_SIZE, BroadSets
 
-SETS = BroadSets()(30, KIN, 300, torch.Generator().manual_seed(7))
+SETS = BroadSets()(30, GROUP_SIZE, 300, torch.Generator().manual_seed(7))
 COUNTS = st.tuples(*[st.integers(0, 50)] * 4)
 
 
@@ -49,14 +49,14 @@ def of_the_first_rows(y_true: np.ndarray, y_pred: np.ndarray) -> float:
 
 
 @pytest.fixture(scope="module")
-def learned() -> LearnedCounts:
+def learned() -> CountEmulator:
     return fit_counts(black_box(Counted(), higher_is_better=True, value_range=(0, 1), labels=True))
 
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("METRICGRAD_CACHE", str(tmp_path))
-    monkeypatch.setattr(universal, "ON_DEMAND", Fitting(families=2, steps=10, sizes=(50,)))
+    monkeypatch.setattr(universal, "ON_DEMAND", Fitting(groups=2, steps=10, sizes=(50,)))
     return tmp_path / "universal"
 
 
@@ -64,9 +64,9 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_what_is_learned_from_some_calls_is_the_metric_at_every_threshold_and_with_weights(
-    learned: LearnedCounts,
+    learned: CountEmulator,
 ) -> None:
-    metric = in_counts(black_box(Counted(), higher_is_better=True, value_range=(0, 1), labels=True), learned)
+    metric = emulated(black_box(Counted(), higher_is_better=True, value_range=(0, 1), labels=True), learned)
     assert float(learned.explained) > 0.99
     for name, form in (("f1", metric), ("best_f1", metric.best)):
         assert float((form(*SETS) - get_metric(name)(*SETS)).abs().mean()) < 0.02
@@ -75,15 +75,15 @@ def test_what_is_learned_from_some_calls_is_the_metric_at_every_threshold_and_wi
     assert metric.shown(metric(*SETS)[0]).startswith("counted 0.")
 
 
-def test_dice_are_learned_as_what_they_say_on_average(learned: LearnedCounts) -> None:
+def test_dice_are_learned_as_what_they_say_on_average(learned: CountEmulator) -> None:
     noisy = fit_counts(black_box(Counted(dice=0.05), higher_is_better=True, labels=True))
-    assert noisy.learned
+    assert noisy.is_accurate
     counts = confusion_at_zero(*SETS)
     assert float((1 + noisy(counts) - learned(counts)).abs().mean()) < 0.03  # unbounded, so that its loss is -F1
 
 
 def test_what_is_asked_about_is_what_was_counted() -> None:
-    scores, targets, counts = _cut_somewhere(64, torch.Generator().manual_seed(0))
+    scores, targets, counts = _random_cuts(64, torch.Generator().manual_seed(0))
     for ours, theirs in zip(confusion_at_zero(scores, targets), counts, strict=True):
         torch.testing.assert_close(ours, theirs)
     called = counts.tp + counts.fp
@@ -95,7 +95,7 @@ def test_what_is_asked_about_is_what_was_counted() -> None:
     "fn", [of_the_first_rows, lambda y, called: 0.25], ids=["a metric of some rows", "a constant one"]
 )
 def test_what_is_no_function_of_the_counts_is_not_learned(fn) -> None:
-    assert not fit_counts(black_box(fn, higher_is_better=False, labels=True, name="fn")).learned
+    assert not fit_counts(black_box(fn, higher_is_better=False, labels=True, name="fn")).is_accurate
 
 
 @settings(max_examples=100)
@@ -113,9 +113,9 @@ def test_rates_do_not_depend_on_the_size_of_a_set_and_are_finite(counts: tuple[i
 def test_a_black_box_of_labels_is_asked_once_and_then_known_from_the_cache(cache: Path) -> None:
     fn, again = Counted(), Counted()
     first = cheap_form(black_box(fn, higher_is_better=False, labels=True))
-    assert fn.calls == 5 * KIN + ASKED + CHECKED
+    assert fn.calls == 5 * GROUP_SIZE + CALLS_TO_FIT + CALLS_TO_CHECK
     second = cheap_form(black_box(again, higher_is_better=False, labels=True))
-    assert again.calls == 5 * KIN
+    assert again.calls == 5 * GROUP_SIZE
     assert torch.equal(first(*SETS), second(*SETS))
     (path,) = cache.iterdir()
     path.write_bytes(path.read_bytes()[:100])
@@ -137,7 +137,7 @@ def test_a_surrogate_at_the_best_threshold_asks_no_more_after_its_start(cache: P
     fn = Counted()
     loss = SurrogateLoss(black_box(fn, higher_is_better=True, labels=True))
     asked = fn.calls
-    assert asked == 5 * KIN + ASKED + CHECKED
+    assert asked == 5 * GROUP_SIZE + CALLS_TO_FIT + CALLS_TO_CHECK
     scores = SETS.scores.clone().requires_grad_()
     loss.refine(scores, SETS.targets, SETS.weights)
     loss(scores, SETS.targets, SETS.weights).backward()

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from metricgrad.metrics.registry import Metric, auc
-from metricgrad.surrogate.fidelity import WIDTH, gradient_cosine, smoothed_gradients
+from metricgrad.surrogate.fidelity import PROBE_WIDTH, gradient_cosine, smoothed_gradients
 from metricgrad.surrogate.loss import SurrogateLoss
 
 
@@ -21,7 +21,7 @@ def sets(count: int = 3, n: int = 60, seed: int = 0) -> tuple[Tensor, Tensor]:
     return torch.randn(count, n, generator=generator, dtype=torch.float64) * 3 + 2 * y, y
 
 
-def smooth_auc(scores: Tensor, targets: Tensor, width: float = WIDTH) -> Tensor:
+def smooth_auc(scores: Tensor, targets: Tensor, width: float = PROBE_WIDTH) -> Tensor:
     """Oracle: the mean AUC loss under Gaussian noise, pair by pair, in closed form."""
     sigma = (width * scores.detach().std(-1))[..., None, None]
     below = torch.special.ndtr((scores[..., None, :] - scores[..., :, None]) / (sigma * math.sqrt(2)))

@@ -19,10 +19,10 @@ from metricgrad.metrics.callable import black_box
 from metricgrad.metrics.registry import Metric, get_metric
 from metricgrad.surrogate import pretraining as universal
 from metricgrad.surrogate.loss import SurrogateLoss, clip_gradients
-from metricgrad.surrogate.network import CONSTRUCTIONS, Construction, Surrogate
+from metricgrad.surrogate.network import CONFIGS, Surrogate, SurrogateConfig, config_for, new_surrogate
 from metricgrad.surrogate.pretrained import load_universal, save_surrogate
-from metricgrad.surrogate.pretraining import Fitting, construction_for, new_surrogate
-from metricgrad.surrogate.synthetic import SetSampler
+from metricgrad.surrogate.pretraining import Fitting
+from metricgrad.training.samplers import SetSampler
 
 
 def random_sets(*shape: int, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -76,8 +76,8 @@ def test_following_the_loss_makes_a_model_better_by_the_true_metric() -> None:
 
 
 def test_targets_and_weights_without_leading_axes_hold_for_every_set() -> None:
-    for construction in CONSTRUCTIONS:
-        loss = SurrogateLoss("auc", "scratch", construction=construction)
+    for config in CONFIGS:
+        loss = SurrogateLoss("auc", "scratch", config=config)
         scores, targets = random_sets(4, 40)
         weights = torch.rand(40)
         whole = loss(scores, targets[0].expand(4, 40), weights.expand(4, 40))
@@ -219,7 +219,7 @@ def test_a_frozen_loss_refuses_to_refine_and_has_nothing_to_learn() -> None:
     scores, targets = random_sets(4, 40)
     loss = SurrogateLoss("auc", frozen=True)
     with pytest.raises(
-        RuntimeError, match="refine: expected a surrogate that may learn, got one made with frozen=True"
+        RuntimeError, match="refine: expected a surrogate that is not frozen, got one made with frozen=True"
     ):
         loss.refine(scores, targets)
     assert loss.optimizer is None
@@ -245,7 +245,7 @@ def test_batch_norm_learns_from_the_sets_and_judges_by_what_it_learned() -> None
 
 def test_the_construction_of_the_paper_is_refined_too() -> None:
     torch.manual_seed(0)
-    loss = SurrogateLoss("average_precision", "scratch", construction="paper", learning_rate=1e-2)
+    loss = SurrogateLoss("average_precision", "scratch", config="paper", learning_rate=1e-2)
     scores, targets, weights = digits(32, 100, seed=0)
     gaps = [loss.refine(scores / 20 + 2, targets, weights) for _ in range(100)]
     assert gaps[-1] < 0.5 * gaps[0]
@@ -320,15 +320,15 @@ def test_what_are_no_scores_and_no_targets_is_named() -> None:
             FileNotFoundError,
             "start: expected 'universal', 'scratch' or a surrogate file, got 'scr",
         ),
-        ({"start": "scratch", "construction": "wide"}, ValueError, "construction: expected one of default, paper, got"),
-        ({"start": Surrogate(Construction(view="labels"))}, ValueError, "construction: expected a view of binary sets"),
+        ({"start": "scratch", "config": "wide"}, ValueError, "config: expected one of default, paper, got"),
+        ({"start": Surrogate(SurrogateConfig(view="labels"))}, ValueError, "config: expected a view of binary sets"),
         ({"metric": "recall"}, ValueError, "metric: 'best_recall' is constant"),
     ],
 )
 def test_arguments_that_make_no_loss_are_named(arguments: dict[str, Any], error: type, message: str) -> None:
     with pytest.raises(error, match=message):
         SurrogateLoss(**{"metric": "auc", **arguments})
-    with pytest.raises(ValueError, match="steps: expected a whole number of at least 1, got 0"):
+    with pytest.raises(ValueError, match="steps: expected an integer of at least 1, got 0"):
         SurrogateLoss("auc").refine(*random_sets(4, 40), steps=0)
 
 
@@ -360,14 +360,11 @@ def test_a_thresholded_metric_is_trained_at_its_best_threshold_or_at_zero() -> N
     scores, targets = random_sets(4, 40)
     best, zero = SurrogateLoss("f1", "scratch"), SurrogateLoss("f1", "scratch", form="zero")
     assert (best.metric.name, zero.metric.name) == ("best_f1", "f1")
-    assert best.surrogate.construction.standardise == "shift"
-    assert zero.surrogate.construction.standardise == "scale"
+    assert best.surrogate.config.standardise == "shift"
+    assert zero.surrogate.config.standardise == "scale"
     torch.testing.assert_close(best(scores, targets), best(scores + 3, targets))
     assert float((zero(scores, targets) - zero(scores + 3, targets)).abs().detach()) > 1e-5
-    assert (
-        SurrogateLoss("f1", "scratch", form="zero", construction="default").surrogate.construction.standardise
-        == "scale"
-    )
+    assert SurrogateLoss("f1", "scratch", form="zero", config="default").surrogate.config.standardise == "scale"
     assert SurrogateLoss("auc", form="zero").metric.name == "auc"
 
 
@@ -382,7 +379,7 @@ def test_a_metric_without_a_known_range_stretches_the_output() -> None:
     first = loss.metric(*sets[0])
     assert float(loss.surrogate.low) == pytest.approx(float(first.min()))
     assert float(loss.surrogate.high) == pytest.approx(float(first.max()))
-    assert loss.surrogate.construction.link == "linear"
+    assert loss.surrogate.config.link == "linear"
     assert gaps[-1] < 0.7 * gaps[0]
     assert loss.fidelity(*sets[0])["spearman"] > 0.7
 
@@ -396,7 +393,7 @@ def test_a_loss_is_set_to_training_unless_told_otherwise_and_its_surrogate_never
 
 
 def test_the_output_is_stretched_once_and_never_that_of_a_surrogate_with_a_range_of_its_own() -> None:
-    given = Surrogate(SurrogateLoss(black_box(profit, higher_is_better=True), "scratch").surrogate.construction)
+    given = Surrogate(SurrogateLoss(black_box(profit, higher_is_better=True), "scratch").surrogate.config)
     given.low.fill_(-3.0)
     loss = SurrogateLoss(black_box(profit, higher_is_better=True), given)
     loss.refine(*digits(8, 50, seed=0)[:2])
@@ -442,7 +439,9 @@ def test_a_metric_that_takes_no_weights_learns_from_natural_sets() -> None:
     assert math.isfinite(loss.refine(scores, targets, weights))
     assert calls == [60] * 16
     weights[0, 0] = 2
-    with pytest.raises(ValueError, match="weights: expected equal weights, for metric 'misses' has no argument sample"):
+    with pytest.raises(
+        ValueError, match="weights: expected equal weights, because metric 'misses' has no argument sample"
+    ):
         loss.refine(scores, targets, weights)
 
 
@@ -466,7 +465,7 @@ def test_a_metric_that_takes_no_weights_learns_from_natural_sets() -> None:
             "expected a loss from 0 to 1 from 'hole', got n",
         ),
         (Metric("far", lambda s, t, w: s.mean(-1) + 7, "far"), "expected a loss from 0 to 1 from 'far', got"),
-        (Metric("all", lambda s, t, w: s.mean(), "all"), r"expected one loss a set from 'all', \(4,\), got \(\)"),
+        (Metric("all", lambda s, t, w: s.mean(), "all"), r"expected one loss per set from 'all', \(4,\), got \(\)"),
     ],
 )
 def test_a_metric_that_is_no_loss_breaks_nothing_but_the_call(metric: Metric, message: str) -> None:
@@ -492,7 +491,7 @@ def test_a_constant_metric_keeps_a_surrogate_from_scratch_finite_and_untrusted(v
 
 def test_a_torchmetrics_object_is_a_metric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("METRICGRAD_CACHE", str(tmp_path))
-    monkeypatch.setattr(universal, "ON_DEMAND", Fitting(families=2, steps=10, sizes=(50,)))
+    monkeypatch.setattr(universal, "ON_DEMAND", Fitting(groups=2, steps=10, sizes=(50,)))
     scores, targets = random_sets(2, 40)
     loss = SurrogateLoss(tm.BinaryAUROC())
     assert len(list((tmp_path / "universal").iterdir())) == 1
@@ -506,7 +505,7 @@ def test_a_torchmetrics_object_is_a_metric(tmp_path: Path, monkeypatch: pytest.M
 def test_grades_may_be_integers(metric: str, dtype: torch.dtype) -> None:
     generator = torch.Generator().manual_seed(0)
     scores, grades = torch.randn(6, 12, generator=generator), torch.randint(4, (6, 12), generator=generator)
-    plain, whole = (SurrogateLoss(metric, new_surrogate(construction_for(get_metric(metric)), 0)) for _ in range(2))
+    plain, whole = (SurrogateLoss(metric, new_surrogate(config_for(get_metric(metric)), 0)) for _ in range(2))
     assert whole.refine(scores, grades.to(dtype)) == plain.refine(scores, grades.float())
     scores.requires_grad_()
     assert torch.equal(whole(scores, grades.to(dtype)), plain(scores, grades.float()))
@@ -543,9 +542,9 @@ def test_half_precision_scores_are_judged_in_full_precision() -> None:
     assert loss.refine(half, targets) == SurrogateLoss("auc").refine(half.float(), targets)
 
 
-@pytest.mark.parametrize("construction", ["default", "paper"])
-def test_compiled_it_is_the_same_loss_in_one_graph(construction: str) -> None:
-    loss = SurrogateLoss("auc", new_surrogate(construction, 0))
+@pytest.mark.parametrize("config", ["default", "paper"])
+def test_compiled_it_is_the_same_loss_in_one_graph(config: str) -> None:
+    loss = SurrogateLoss("auc", new_surrogate(config, 0))
     scores, targets = random_sets(4, 50)
     expected = loss(scores, targets)
     (gradient,) = torch.autograd.grad(expected, scores)
@@ -586,21 +585,21 @@ def continued(loss: SurrogateLoss) -> Tensor:
     return torch.stack((loss(scores, targets).detach(), torch.tensor(loss.gap)))
 
 
-@pytest.mark.parametrize("construction", ["default", "paper"])
+@pytest.mark.parametrize("config", ["default", "paper"])
 @pytest.mark.parametrize("through_a_file", [False, True])
-def test_a_loaded_copy_continues_bit_for_bit(construction: str, through_a_file: bool, tmp_path: Path) -> None:
-    loss = SurrogateLoss("auc", new_surrogate(construction, 0))
+def test_a_loaded_copy_continues_bit_for_bit(config: str, through_a_file: bool, tmp_path: Path) -> None:
+    loss = SurrogateLoss("auc", new_surrogate(config, 0))
     with pytest.warns(UserWarning, match="left out 1 of 4"):
         loss.refine(random_sets(4, 40)[0], torch.cat((random_sets(3, 40)[1], torch.ones(1, 40))))
     state = loss.state_dict()
     if through_a_file:
         torch.save(state, tmp_path / "state.pt")
         state = torch.load(tmp_path / "state.pt", weights_only=True)
-    other = SurrogateLoss("auc", new_surrogate(construction, 1))
+    other = SurrogateLoss("auc", new_surrogate(config, 1))
     other.load_state_dict(state)
     assert (other.skipped, other.gap) == (1, loss.gap)
     assert torch.equal(continued(loss), continued(other))
-    assert not torch.equal(continued(SurrogateLoss("auc", new_surrogate(construction, 0))), continued(other))
+    assert not torch.equal(continued(SurrogateLoss("auc", new_surrogate(config, 0))), continued(other))
 
 
 def test_a_loaded_copy_shares_nothing_with_where_it_came_from() -> None:
@@ -688,3 +687,12 @@ def test_clipping_is_exact_however_small_the_norm() -> None:
     torch.testing.assert_close(module.weight.grad, torch.tensor([[0.6e-5, 0.0, 0.8e-5]]), rtol=1e-6, atol=0)
     clip_gradients(module, 1e-4)
     torch.testing.assert_close(module.weight.grad, torch.tensor([[0.6e-5, 0.0, 0.8e-5]]), rtol=1e-6, atol=0)
+
+
+def test_the_config_may_be_passed_by_its_old_name_with_a_warning() -> None:
+    with pytest.warns(DeprecationWarning, match="construction: renamed to config"):
+        loss = SurrogateLoss("auc", "scratch", construction="paper")
+    assert loss.surrogate.config == CONFIGS["paper"]
+    with pytest.warns(DeprecationWarning, match="construction: renamed to config"):
+        fitted = universal.fit_universal(get_metric("auc"), construction="paper", fitting=Fitting(steps=1, sizes=(50,)))
+    assert fitted.config == CONFIGS["paper"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from metricgrad.surrogate.loss import SurrogateLoss
-from metricgrad.surrogate.network import CONSTRUCTIONS
+from metricgrad.surrogate.network import CONFIGS
 from metricgrad.surrogate.pretraining import new_surrogate
 
 Optimizers = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
@@ -62,9 +62,9 @@ def one_step(module: Module, loss: SurrogateLoss, optimizer: torch.optim.Optimiz
         loss.refine(scores, y)
 
 
-def trained(inside: bool, one: Callable[..., None], optimizers: Optimizers, construction: str = "default") -> Module:
+def trained(inside: bool, one: Callable[..., None], optimizers: Optimizers, config: str = "default") -> Module:
     """Train a module for some steps; its loss is held inside, or beside it, which no optimizer sees."""
-    loss = SurrogateLoss("f1") if construction == "default" else SurrogateLoss("f1", new_surrogate(construction, 0))
+    loss = SurrogateLoss("f1") if config == "default" else SurrogateLoss("f1", new_surrogate(config, 0))
     module = Module(loss if inside else None)
     optimizer = optimizers(list(module.parameters()))
     for step in range(5):
@@ -81,18 +81,18 @@ def assert_same(one: Module, other: Module) -> None:
     assert one.loss.gap == pytest.approx(other.loss.gap, rel=0, abs=0, nan_ok=True)
 
 
-@pytest.mark.parametrize("construction", CONSTRUCTIONS)
+@pytest.mark.parametrize("config", CONFIGS)
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("optimizers", OPTIMIZERS.values(), ids=OPTIMIZERS)
 def test_a_loss_inside_the_module_learns_bit_for_bit_as_one_beside_it(
-    optimizers: Optimizers, order: str, construction: str
+    optimizers: Optimizers, order: str, config: str
 ) -> None:
     def one(module: Module, loss: SurrogateLoss, optimizer: torch.optim.Optimizer, step: int) -> None:
         one_step(module, loss, optimizer, order, step)
 
-    inside, beside = (trained(held, one, optimizers, construction) for held in (True, False))
+    inside, beside = (trained(held, one, optimizers, config) for held in (True, False))
     assert_same(inside, beside)
-    untouched = SurrogateLoss("f1") if construction == "default" else SurrogateLoss("f1", new_surrogate("paper", 0))
+    untouched = SurrogateLoss("f1") if config == "default" else SurrogateLoss("f1", new_surrogate("paper", 0))
     for name, parameter in inside.loss.surrogate.named_parameters():
         assert not torch.equal(parameter, dict(untouched.surrogate.named_parameters())[name]), name
 
@@ -162,9 +162,9 @@ def test_a_module_that_is_unfrozen_as_a_whole_still_does_not_train_its_surrogate
     assert_same(*(trained(inside, one, OPTIMIZERS["AdamW"]) for inside in (True, False)))
 
 
-@pytest.mark.parametrize("construction", CONSTRUCTIONS)
-def test_refining_between_forward_and_backward_leaves_the_gradient_as_it_was(construction: str) -> None:
-    plain, refined = (SurrogateLoss("f1", new_surrogate(construction, 0), learning_rate=0.1) for _ in range(2))
+@pytest.mark.parametrize("config", CONFIGS)
+def test_refining_between_forward_and_backward_leaves_the_gradient_as_it_was(config: str) -> None:
+    plain, refined = (SurrogateLoss("f1", new_surrogate(config, 0), learning_rate=0.1) for _ in range(2))
     x, y = sets(0)
     gradients = []
     for loss in (plain, refined):

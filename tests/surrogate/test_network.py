@@ -9,26 +9,26 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from metricgrad.surrogate.network import (
-    CONSTRUCTIONS,
-    REACH,
-    Construction,
+    CONFIGS,
+    TOP_POSITION,
     Surrogate,
+    SurrogateConfig,
     class_weights,
     meta_loss,
     standardised,
 )
 
-CENTRED, SCALED, PAPER = Construction(), Construction(standardise="scale"), CONSTRUCTIONS["paper"]
-TOP = Construction(standardise="top")
+CENTRED, SCALED, PAPER = SurrogateConfig(), SurrogateConfig(standardise="scale"), CONFIGS["paper"]
+TOP = SurrogateConfig(standardise="top")
 
 
-def built(construction: Construction, seed: int = 0) -> Surrogate:
+def built(config: SurrogateConfig, seed: int = 0) -> Surrogate:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return Surrogate(construction).double().eval()
+        return Surrogate(config).double().eval()
 
 
-SURROGATES = {construction: built(construction).requires_grad_(False) for construction in (CENTRED, SCALED, PAPER, TOP)}
+SURROGATES = {config: built(config).requires_grad_(False) for config in (CENTRED, SCALED, PAPER, TOP)}
 
 
 def random_sets(*shape: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
@@ -117,11 +117,11 @@ def test_a_change_of_score_target_or_weight_is_seen() -> None:
 # ---- shapes ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("construction", [CENTRED, SCALED, PAPER, TOP], ids=["shift", "scale", "paper", "top"])
+@pytest.mark.parametrize("config", [CENTRED, SCALED, PAPER, TOP], ids=["shift", "scale", "paper", "top"])
 @pytest.mark.parametrize("axes", [(), (1,), (5,), (2, 3), (0,)])
 @pytest.mark.parametrize("size", [2, 7, 300])
-def test_sets_in_leading_axes_are_judged_one_by_one(construction, axes: tuple[int, ...], size: int) -> None:
-    surrogate, sets = SURROGATES[construction], random_sets(*axes, size)
+def test_sets_in_leading_axes_are_judged_one_by_one(config, axes: tuple[int, ...], size: int) -> None:
+    surrogate, sets = SURROGATES[config], random_sets(*axes, size)
     losses = surrogate(*sets)
     assert losses.shape == axes
     one_by_one = [surrogate(*rows) for rows in zip(*(column.view(-1, size) for column in sets), strict=True)]
@@ -137,8 +137,8 @@ def test_targets_may_be_of_any_dtype_and_the_loss_has_that_of_the_surrogate(targ
 
 
 @pytest.mark.parametrize("base", [CENTRED, PAPER], ids=["default", "paper"])
-def test_the_order_of_outputs_does_not_matter(base: Construction) -> None:
-    surrogate = built(Construction.from_dict({**base.as_dict(), "view": "labels"})).requires_grad_(False)
+def test_the_order_of_outputs_does_not_matter(base: SurrogateConfig) -> None:
+    surrogate = built(SurrogateConfig.from_dict({**base.as_dict(), "view": "labels"})).requires_grad_(False)
     scores, targets, _ = random_sets(4, 30, 5)
     weights = random_sets(4, 30)[2]
     losses = surrogate(scores, targets, weights)
@@ -152,7 +152,7 @@ def test_the_order_of_outputs_does_not_matter(base: Construction) -> None:
 
 
 def test_outputs_that_are_all_the_same_are_judged_as_one() -> None:
-    surrogate = built(Construction(view="labels"))
+    surrogate = built(SurrogateConfig(view="labels"))
     scores, targets, weights = random_sets(4, 30)
     one, three = ([column.unsqueeze(-1).expand(4, 30, count) for column in (scores, targets)] for count in (1, 3))
     assert_same(surrogate(*three, weights), surrogate(*one, weights))
@@ -176,7 +176,7 @@ def test_scores_measured_from_the_top_keep_their_order_and_put_the_highest_row_i
     ordered = placed[present][scores[present].argsort(stable=True)]
     assert bool((ordered.diff() > -1e-12).all())  # equal scores may end a last bit apart, by where they are in memory
     highest = placed[present].max()
-    assert_same((1.5 * highest).asinh(), torch.tensor(REACH, dtype=torch.float64))
+    assert_same((1.5 * highest).asinh(), torch.tensor(TOP_POSITION, dtype=torch.float64))
     assert torch.equal(placed[present] > highest - 1e-12, scores[present] == scores[present].max())
 
 
@@ -224,19 +224,19 @@ def test_both_classes_count_the_same_in_centre_and_scale() -> None:
 # ---- gradients -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("construction", [CENTRED, SCALED, PAPER, TOP], ids=["shift", "scale", "paper", "top"])
+@pytest.mark.parametrize("config", [CENTRED, SCALED, PAPER, TOP], ids=["shift", "scale", "paper", "top"])
 @pytest.mark.parametrize("training", [False, True])
-def test_gradients_of_scores_and_weights_are_those_of_finite_differences(construction, training: bool) -> None:
-    surrogate = built(construction).train(training)
+def test_gradients_of_scores_and_weights_are_those_of_finite_differences(config, training: bool) -> None:
+    surrogate = built(config).train(training)
     scores, targets, weights = random_sets(2, 6)
     targets[:, 0], targets[:, 1] = 1, 0
     inputs = (scores.requires_grad_(), targets, weights.requires_grad_())
     assert torch.autograd.gradcheck(surrogate, inputs)
 
 
-@pytest.mark.parametrize("construction", [CENTRED, PAPER], ids=["default", "paper"])
-def test_gradients_of_parameters_are_those_of_finite_differences(construction: Construction) -> None:
-    surrogate = built(Construction.from_dict({**construction.as_dict(), "teeth": 4, "h": (3,)}))
+@pytest.mark.parametrize("config", [CENTRED, PAPER], ids=["default", "paper"])
+def test_gradients_of_parameters_are_those_of_finite_differences(config: SurrogateConfig) -> None:
+    surrogate = built(SurrogateConfig.from_dict({**config.as_dict(), "thresholds": 4, "h": (3,)}))
     sets = random_sets(2, 6)
     names, values = zip(*surrogate.named_parameters(), strict=True)
 
@@ -248,7 +248,7 @@ def test_gradients_of_parameters_are_those_of_finite_differences(construction: C
 
 def test_several_outputs_have_the_gradients_of_finite_differences() -> None:
     (scores, targets, _), weights = random_sets(2, 5, 3), random_sets(2, 5)[2]
-    surrogate = built(Construction(view="labels"))
+    surrogate = built(SurrogateConfig(view="labels"))
     assert torch.autograd.gradcheck(lambda s: surrogate(s, targets, weights), (scores.requires_grad_(),))
 
 
@@ -266,11 +266,11 @@ DEGENERATE = {
 }
 
 
-@pytest.mark.parametrize("construction", [CENTRED, SCALED, PAPER, TOP], ids=["shift", "scale", "paper", "top"])
+@pytest.mark.parametrize("config", [CENTRED, SCALED, PAPER, TOP], ids=["shift", "scale", "paper", "top"])
 @pytest.mark.parametrize("case", DEGENERATE)
 @pytest.mark.parametrize("weigh", [1.0, 0.0])
-def test_degenerate_sets_have_finite_losses_and_gradients(construction, case: str, weigh: float) -> None:
-    surrogate = built(construction).float()
+def test_degenerate_sets_have_finite_losses_and_gradients(config, case: str, weigh: float) -> None:
+    surrogate = built(config).float()
     scores, targets = DEGENERATE[case]
     scores = scores.clone().requires_grad_()
     loss = surrogate(scores, targets, torch.full_like(targets, weigh))
@@ -283,7 +283,7 @@ def test_degenerate_sets_have_finite_losses_and_gradients(construction, case: st
 @pytest.mark.parametrize("standardise", ["shift", "scale", "top"])
 @pytest.mark.parametrize("size", [1e-4, 1e6, 1e15])
 def test_small_and_huge_scores_are_told_apart_as_any_others(standardise: str, size: float) -> None:
-    surrogate = built(Construction(standardise=standardise)).float()
+    surrogate = built(SurrogateConfig(standardise=standardise)).float()
     scores, targets, weights = (column.float() for column in random_sets(5, 100))
     torch.testing.assert_close(surrogate(scores * size, targets, weights), surrogate(scores, targets, weights))
 
@@ -350,7 +350,7 @@ def test_the_comb_sees_a_smoothed_roc_curve() -> None:
     known = SURROGATES[CENTRED].g(scores, targets, weights / weights.sum())
     found, alarmed = ((known[1 + 64 * i : 65 + 64 * i] * 4).exp() - 1e-4 for i in range(2))
     warped, centres = (1.5 * scores).asinh(), SURROGATES[CENTRED].g.centres
-    for i in range(0, 64, 2):  # the sharp teeth
+    for i in range(0, 64, 2):  # the sharp thresholds
         above = (warped > centres[i]).double() * weights
         assert float(found[i]) == pytest.approx(float((above * targets).sum() / (weights * targets).sum()), abs=0.05)
         share = float((above * (1 - targets)).sum() / (weights * (1 - targets)).sum())
@@ -358,19 +358,19 @@ def test_the_comb_sees_a_smoothed_roc_curve() -> None:
 
 
 def test_an_unknown_construction_names_those_there_are() -> None:
-    with pytest.raises(ValueError, match="construction: expected one of default, paper, got 'wide'"):
+    with pytest.raises(ValueError, match="config: expected one of default, paper, got 'wide'"):
         Surrogate("wide")
 
 
-@pytest.mark.parametrize("construction", [*CONSTRUCTIONS.values(), Construction(h=(5,), view="labels")])
-def test_a_construction_survives_json(construction: Construction) -> None:
-    assert Construction.from_dict(json.loads(json.dumps(construction.as_dict()))) == construction
+@pytest.mark.parametrize("config", [*CONFIGS.values(), SurrogateConfig(h=(5,), view="labels")])
+def test_a_construction_survives_json(config: SurrogateConfig) -> None:
+    assert SurrogateConfig.from_dict(json.loads(json.dumps(config.as_dict()))) == config
 
 
 def test_a_state_dict_gives_the_same_surrogate() -> None:
     sets = random_sets(3, 20)
-    for construction, surrogate in SURROGATES.items():
-        other = built(construction, seed=1)
+    for config, surrogate in SURROGATES.items():
+        other = built(config, seed=1)
         assert not torch.equal(other(*sets), surrogate(*sets))
         other.load_state_dict(surrogate.state_dict())
         assert torch.equal(other(*sets), surrogate(*sets))

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import ast
 import json
 import math
 import pickle
 import re
 import shutil
 import socket
+import subprocess
+import sys
 import warnings
 from dataclasses import asdict, replace
 from datetime import date
@@ -19,27 +22,29 @@ from safetensors.torch import save_file
 from metricgrad import MetricClassifier, Recipe, SurrogateLoss
 from metricgrad.metrics.callable import black_box
 from metricgrad.metrics.registry import PAPER, Metric, builtin_metrics, get_metric
+from metricgrad.surrogate import cache as cached
 from metricgrad.surrogate import pretrained as bundle
 from metricgrad.surrogate import pretraining as universal
-from metricgrad.surrogate.network import CONSTRUCTIONS, Construction, Surrogate
+from metricgrad.surrogate.cache import fingerprint, universal_for
+from metricgrad.surrogate.fidelity import measure_fidelity
+from metricgrad.surrogate.network import CONFIGS, Surrogate, SurrogateConfig, config_for, new_surrogate
 from metricgrad.surrogate.pretrained import (
-    WEIGHTS,
+    WEIGHTS_FOLDER,
     bundled_index,
     bundled_names,
     faithfulness,
-    fit_bundled,
     is_builtin,
     load_universal,
     open_surrogate,
     save_surrogate,
-    universal_for,
+    tensors_digest,
 )
-from metricgrad.surrogate.pretraining import KIN, Fitting, construction_for, fidelity, new_surrogate
-from metricgrad.surrogate.synthetic import BroadSets, Sets
+from metricgrad.surrogate.pretraining import Fitting, fit_bundled
+from metricgrad.surrogate.synthetic import GROUP_SIZE, BroadSets, Sets
 
-TINY = Fitting(families=16, steps=20, sizes=(50,))
-SETS = BroadSets()(4, KIN, 60, torch.Generator().manual_seed(5))
-HELD_OUT = BroadSets()(60, KIN, 400, torch.Generator().manual_seed(20_201))
+TINY = Fitting(groups=16, steps=20, sizes=(50,))
+SETS = BroadSets()(4, GROUP_SIZE, 60, torch.Generator().manual_seed(5))
+HELD_OUT = BroadSets()(60, GROUP_SIZE, 400, torch.Generator().manual_seed(20_201))
 
 
 # ---- what is bundled -------------------------------------------------------------------------------------------------
@@ -51,24 +56,24 @@ def test_every_form_of_every_built_in_metric_is_bundled_but_the_best_recall() ->
     assert set(bundled_index()) == set(bundled_names())
 
 
-def test_the_bundle_is_the_index_and_the_files_it_names() -> None:
-    held = {path.name for path in WEIGHTS.iterdir() if path.suffix != ".part"}
-    assert held == {"index.json"} | {entry["file"] for entry in bundled_index().values()}
+def test_the_bundle_is_one_file_for_each_metric() -> None:
+    held = {path.name for path in WEIGHTS_FOLDER.iterdir() if path.suffix != ".part"}
+    assert held == {entry["file"] for entry in bundled_index().values()}
 
 
 def test_the_bundle_is_small() -> None:
-    assert sum(path.stat().st_size for path in WEIGHTS.iterdir()) < 2_000_000
+    assert sum(path.stat().st_size for path in WEIGHTS_FOLDER.iterdir()) < 2_000_000
 
 
 @pytest.mark.parametrize("name", bundled_index())
 def test_a_bundled_surrogate_is_built_as_suits_its_metric_and_says_how_it_was_fitted(name: str) -> None:
     entry, surrogate = bundled_index()[name], load_universal(name)
-    assert surrogate.construction == construction_for(get_metric(name)) == Construction.from_dict(entry["construction"])
+    assert surrogate.config == config_for(get_metric(name)) == SurrogateConfig.from_dict(entry["config"])
     assert not surrogate.training
     assert all(bool(tensor.isfinite().all()) for tensor in surrogate.state_dict().values())
     fitting = Fitting(**{**entry["fitting"], "sizes": tuple(entry["fitting"]["sizes"])})
     assert fitting.seed >= 0
-    assert fitting.families > 0
+    assert fitting.groups > 0
     assert re.fullmatch("[0-9a-f]{64}", entry["sha256"])
     assert 0 < entry["held_out_sets_of_400"]["gap"] < 0.05
     assert 0.9 < faithfulness(entry) <= 1
@@ -81,7 +86,7 @@ def test_a_bundled_surrogate_is_built_as_suits_its_metric_and_says_how_it_was_fi
 def test_the_seven_of_the_paper_are_faithful_on_sets_nobody_has_seen(name: str) -> None:
     metric = get_metric(name).best
     entry = bundled_index()[metric.name]
-    measured = fidelity(load_universal(metric.name), metric, HELD_OUT)
+    measured = measure_fidelity(load_universal(metric.name), metric, HELD_OUT)
     assert measured["spearman"] >= 0.97
     assert measured["spearman"] == pytest.approx(entry["held_out_sets_of_400"]["spearman"], abs=0.02)
     assert measured["gap"] == pytest.approx(entry["held_out_sets_of_400"]["gap"], rel=0.5)
@@ -91,11 +96,11 @@ def test_the_best_precision_is_imitated_although_most_sets_lose_nothing() -> Non
     metric = get_metric("best_precision")
     true = metric(*HELD_OUT)
     assert float((true == 0).float().mean()) > 0.5
-    measured = fidelity(load_universal("best_precision"), metric, HELD_OUT)
+    measured = measure_fidelity(load_universal("best_precision"), metric, HELD_OUT)
     assert measured["gap"] < 0.02
     assert measured["spearman"] > 0.95 * measured["ceiling"]
     some = true > 0
-    lost = fidelity(load_universal("best_precision"), metric, Sets(*(column[some] for column in HELD_OUT)))
+    lost = measure_fidelity(load_universal("best_precision"), metric, Sets(*(column[some] for column in HELD_OUT)))
     assert lost["spearman"] > 0.95
 
 
@@ -119,23 +124,18 @@ def test_following_the_bundled_best_precision_raises_the_true_one() -> None:
 def test_a_bundled_surrogate_of_low_fidelity_is_warned_of(
     spearman: float, ceiling: float, warned: bool, use: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.copytree(WEIGHTS, tmp_path / "weights")
-    index = json.loads((WEIGHTS / "index.json").read_text())
-    index["auc"]["held_out_sets_of_400"] = {"gap": 0.1, "spearman": spearman, "ceiling": ceiling}
-    (tmp_path / "weights" / "index.json").write_text(json.dumps(index))
-    monkeypatch.setattr(bundle, "WEIGHTS", tmp_path / "weights")
-    bundled_index.cache_clear()
+    shutil.copytree(WEIGHTS_FOLDER, tmp_path / "weights")
+    record = {"held_out_sets_of_400": {"gap": 0.1, "spearman": spearman, "ceiling": ceiling}}
+    save_surrogate(load_universal("auc"), tmp_path / "weights" / "auc.safetensors", record)
+    monkeypatch.setattr(bundle, "WEIGHTS_FOLDER", tmp_path / "weights")
     x = np.random.default_rng(0).normal(size=(60, 2))
     short = Recipe(warmup=3, rounds=1, trust=-1.0)
-    try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            if use == "loss":
-                SurrogateLoss("auc")
-            else:
-                MetricClassifier("auc", model="linear", recipe=short).fit(x, x[:, 0] > 0)
-    finally:
-        bundled_index.cache_clear()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        if use == "loss":
+            SurrogateLoss("auc")
+        else:
+            MetricClassifier("auc", model="linear", recipe=short).fit(x, x[:, 0] > 0)
     said = [str(warning.message) for warning in caught if "bundled surrogate" in str(warning.message)]
     assert len(said) == warned
     if warned:
@@ -144,10 +144,10 @@ def test_a_bundled_surrogate_of_low_fidelity_is_warned_of(
 
 def test_what_is_bundled_holds_tensors_and_nothing_to_execute() -> None:
     for entry in bundled_index().values():
-        content = (WEIGHTS / entry["file"]).read_bytes()
+        content = (WEIGHTS_FOLDER / entry["file"]).read_bytes()
         length = int.from_bytes(content[:8], "little")
         header = json.loads(content[8 : 8 + length])
-        assert Construction.from_dict(json.loads(header.pop("__metadata__")["construction"]))
+        assert SurrogateConfig.from_dict(json.loads(header.pop("__metadata__")["config"]))
         assert {tensor["dtype"] for tensor in header.values()} <= {"F16", "F32"}
         assert 8 + length + max(tensor["data_offsets"][1] for tensor in header.values()) == len(content)
 
@@ -164,12 +164,12 @@ def test_loading_needs_no_network_and_leaves_the_global_generator_alone(monkeypa
 
 
 def test_a_bundled_file_that_was_changed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copytree(WEIGHTS, tmp_path / "weights")
+    shutil.copytree(WEIGHTS_FOLDER, tmp_path / "weights")
     path = tmp_path / "weights" / "auc.safetensors"
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    monkeypatch.setattr(bundle, "WEIGHTS", tmp_path / "weights")
+    monkeypatch.setattr(bundle, "WEIGHTS_FOLDER", tmp_path / "weights")
     with pytest.raises(ValueError, match=r"auc\.safetensors: expected SHA-256 \w{64}, got \w{64}; reinstall"):
         load_universal("auc")
 
@@ -197,20 +197,22 @@ def test_a_black_box_with_the_name_of_a_built_in_metric_is_none() -> None:
 # ---- files -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("construction", [*CONSTRUCTIONS.values(), Construction(standardise="scale", link="linear")])
-def test_what_is_saved_is_what_is_opened_to_half_precision(construction: Construction, tmp_path: Path) -> None:
-    surrogate = new_surrogate(construction, 3).eval()
+@pytest.mark.parametrize("config", [*CONFIGS.values(), SurrogateConfig(standardise="scale", link="linear")])
+def test_what_is_saved_is_what_is_opened_to_half_precision(config: SurrogateConfig, tmp_path: Path) -> None:
+    surrogate = new_surrogate(config, 3).eval()
     surrogate.low.fill_(-12_345.678)
     surrogate.high.fill_(98_765.43)
-    digest = save_surrogate(surrogate, tmp_path / "new" / "it.safetensors")
-    opened = open_surrogate(tmp_path / "new" / "it.safetensors", digest)
-    assert opened.construction == construction
+    save_surrogate(surrogate, tmp_path / "new" / "it.safetensors")
+    opened = open_surrogate(tmp_path / "new" / "it.safetensors")
+    assert opened.config == config
     assert not opened.training
     assert float(opened.low) == float(surrogate.low)
     assert float(opened.high) == float(surrogate.high)
     torch.testing.assert_close(opened(*SETS), surrogate(*SETS), rtol=0, atol=0.002 * 120_000)
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["it.safetensors"]
-    assert save_surrogate(opened, tmp_path / "again.safetensors") == digest
+    save_surrogate(opened, tmp_path / "again.safetensors")
+    one, other = ((tmp_path / path).read_bytes() for path in ("again.safetensors", "new/it.safetensors"))
+    assert tensors_digest(one) == tensors_digest(other)
 
 
 def test_numbers_too_large_for_half_precision_are_saved_in_full(tmp_path: Path) -> None:
@@ -239,13 +241,13 @@ def test_a_file_of_another_kind_is_refused_and_never_executed(tmp_path: Path) ->
         "text": lambda: path.write_text("scores,targets\n1,0\n" * 100),
         "pickle": lambda: path.write_bytes(pickle.dumps(Trap())),
         "torch": lambda: torch.save(state, path),
-        "no construction": lambda: save_file(state, path),
-        "no json": lambda: save_file(state, path, {"construction": "wide"}),
-        "no mapping": lambda: save_file(state, path, {"construction": "[1]"}),
-        "no such field": lambda: save_file(state, path, {"construction": '{"wide": 1}'}),
-        "no such activation": lambda: save_file(state, path, {"construction": '{"activation": "relu"}'}),
-        "other widths": lambda: save_file(state, path, {"construction": '{"h": [7]}'}),
-        "other tensors": lambda: save_file({"x": torch.ones(2)}, path, {"construction": "{}"}),
+        "no config": lambda: save_file(state, path),
+        "no json": lambda: save_file(state, path, {"config": "wide"}),
+        "no mapping": lambda: save_file(state, path, {"config": "[1]"}),
+        "no such field": lambda: save_file(state, path, {"config": '{"wide": 1}'}),
+        "no such activation": lambda: save_file(state, path, {"config": '{"activation": "relu"}'}),
+        "other widths": lambda: save_file(state, path, {"config": '{"h": [7]}'}),
+        "other tensors": lambda: save_file({"x": torch.ones(2)}, path, {"config": "{}"}),
     }
     for write in kinds.values():
         write()
@@ -278,7 +280,7 @@ class Counted:
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("METRICGRAD_CACHE", str(tmp_path))
     monkeypatch.setattr(universal, "ON_DEMAND", TINY)
-    monkeypatch.setattr(bundle, "PAPER_FITTING", Fitting(steps=20, relational=0.0, sizes=(50,)))
+    monkeypatch.setattr(cached, "PAPER_FITTING", Fitting(steps=20, relational=0.0, sizes=(50,)))
     return tmp_path / "universal"
 
 
@@ -287,9 +289,9 @@ def test_a_black_box_is_fitted_once_and_then_taken_from_the_cache(cache: Path) -
     first = universal_for(
         black_box(fn, higher_is_better=False), progress=lambda what, done, total: told.append((what, done, total))
     )
-    fingerprint = 5 * KIN
-    assert fn.calls == fingerprint + TINY.families * KIN
-    assert told == [("judging random sets", 16, 16), ("fitting the surrogate", 20, 20)]
+    fingerprint = 5 * GROUP_SIZE
+    assert fn.calls == fingerprint + TINY.groups * GROUP_SIZE
+    assert told == [("computing losses of random sets", 16, 16), ("fitting the surrogate", 20, 20)]
     assert len(list(cache.iterdir())) == 1
     again = Counted()
     second = universal_for(black_box(again, higher_is_better=False))
@@ -307,28 +309,28 @@ def test_what_does_the_same_shares_whatever_its_name(cache: Path) -> None:
     universal_for(black_box(Counted(), higher_is_better=False, name="one"))
     fn = Counted()
     universal_for(black_box(fn, higher_is_better=False, name="other"))
-    assert fn.calls == 5 * KIN
+    assert fn.calls == 5 * GROUP_SIZE
     universal_for(black_box(fn, higher_is_better=False, value_range=(0, 1)))  # another link, so another surrogate
     assert len(list(cache.iterdir())) == 2
 
 
 def test_another_construction_or_fitting_has_a_file_of_its_own(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     metric = black_box(Counted(), higher_is_better=False)
-    assert universal_for(metric).construction == construction_for(metric)
-    assert universal_for(metric, "paper").construction == CONSTRUCTIONS["paper"]
-    assert universal_for(metric, Construction(h=(9,))).construction == Construction(h=(9,))
-    monkeypatch.setattr(universal, "ON_DEMAND", Fitting(families=16, steps=21, sizes=(50,)))
+    assert universal_for(metric).config == config_for(metric)
+    assert universal_for(metric, "paper").config == CONFIGS["paper"]
+    assert universal_for(metric, SurrogateConfig(h=(9,))).config == SurrogateConfig(h=(9,))
+    monkeypatch.setattr(universal, "ON_DEMAND", Fitting(groups=16, steps=21, sizes=(50,)))
     universal_for(metric)
     assert len(list(cache.iterdir())) == 4
 
 
 def test_a_built_in_metric_is_fitted_where_none_suits(cache: Path) -> None:
-    assert universal_for(get_metric("auc"), "paper").construction == CONSTRUCTIONS["paper"]
-    assert universal_for(get_metric("precision_at(0.31)")).construction == Construction()
+    assert universal_for(get_metric("auc"), "paper").config == CONFIGS["paper"]
+    assert universal_for(get_metric("precision_at(0.31)")).config == SurrogateConfig()
     assert len(list(cache.iterdir())) == 2
 
 
-def test_a_damaged_file_in_the_cache_is_fitted_anew(cache: Path) -> None:
+def test_a_damaged_file_in_the_cache_is_fitted_again(cache: Path) -> None:
     metric = black_box(Counted(), higher_is_better=False)
     first = universal_for(metric)
     (path,) = cache.iterdir()
@@ -378,40 +380,40 @@ def test_a_metric_that_cannot_be_learned_leaves_nothing_in_the_cache(metric, mes
 # ---- fitting what is bundled -----------------------------------------------------------------------------------------
 
 
-def test_what_is_fitted_for_the_bundle_is_saved_indexed_and_reproducible(tmp_path: Path) -> None:
+def test_what_is_fitted_for_the_bundle_is_saved_with_a_record_and_reproducible(tmp_path: Path) -> None:
     told: list[str] = []
     done = dict(fit_bundled(["f1", "precision_at(0.02)"], tmp_path, TINY, lambda what, *_: told.append(what)))
     assert list(done) == ["f1", "precision_at(0.02)"]
-    assert set(told) == {"judging random sets", "fitting the surrogate"}
-    index = json.loads((tmp_path / "index.json").read_text(encoding="utf-8"))
-    assert index == json.loads(json.dumps(done))
+    assert set(told) == {"computing losses of random sets", "fitting the surrogate"}
+    index = bundled_index(tmp_path)
+    assert index == done
     assert index["precision_at(0.02)"]["file"] == "precision_at_0.02.safetensors"
     assert index["f1"]["fitting"] == {**asdict(TINY), "sizes": [50]}
     for name, entry in index.items():
-        surrogate = open_surrogate(tmp_path / entry["file"], entry["sha256"])
-        assert surrogate.construction == construction_for(get_metric(name))
+        surrogate = open_surrogate(tmp_path / entry["file"])
+        assert surrogate.config == config_for(get_metric(name))
     more = dict(fit_bundled(["auc", "f1"], tmp_path, TINY))
     assert more["f1"] == done["f1"]
-    both = json.loads((tmp_path / "index.json").read_text(encoding="utf-8"))
+    both = bundled_index(tmp_path)
     assert list(both) == ["auc", "f1", "precision_at(0.02)"]
     assert both["precision_at(0.02)"] == index["precision_at(0.02)"]
-    assert {path.name for path in tmp_path.iterdir()} == {"index.json"} | {entry["file"] for entry in both.values()}
+    assert {path.name for path in tmp_path.iterdir()} == {entry["file"] for entry in both.values()}
 
 
-def test_black_boxes_that_differ_only_on_large_sets_are_told_apart() -> None:
+def test_black_boxes_that_differ_only_on_large_sets_are_distinguished() -> None:
     def top(count: int) -> Metric:
         def found(y_true: np.ndarray, y_score: np.ndarray) -> float:
             return float(y_true[np.argsort(-y_score)[:count]].mean())
 
         return black_box(found, higher_is_better=True, value_range=(0, 1))
 
-    assert bundle._fingerprint(top(100)) != bundle._fingerprint(top(400))
-    assert bundle._fingerprint(top(100)) == bundle._fingerprint(top(100))
+    assert fingerprint(top(100)) != fingerprint(top(400))
+    assert fingerprint(top(100)) == fingerprint(top(100))
 
 
 def test_a_metric_of_tiny_values_is_not_taken_for_constant() -> None:
     small = black_box(lambda y_true, y_score: 1e-7 * float((y_score > 0).mean()), higher_is_better=False)
-    assert len(bundle._fingerprint(small)) == 32
+    assert len(fingerprint(small)) == 32
 
 
 def test_another_metric_by_the_name_of_ours_does_not_get_our_weights() -> None:
@@ -423,16 +425,64 @@ def test_another_metric_by_the_name_of_ours_does_not_get_our_weights() -> None:
 
 def test_a_metric_with_nothing_to_learn_is_refused_before_any_work(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"'best_recall' is constant .*form='zero'"):
-        next(bundle.fit_bundled(["auc", "best_recall"], tmp_path))
+        next(fit_bundled(["auc", "best_recall"], tmp_path))
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_damaged_index_is_named_before_any_work(tmp_path: Path) -> None:
-    (tmp_path / "index.json").write_text("{")
-    with pytest.raises(ValueError, match=r"index\.json: expected an index of surrogates in JSON"):
-        next(bundle.fit_bundled(["auc"], tmp_path))
-    assert [path.name for path in tmp_path.iterdir()] == ["index.json"]
 
 
 def test_aliases_find_their_surrogate() -> None:
     assert load_universal("mcr").state_dict().keys() == load_universal("error_rate").state_dict().keys()
+
+
+# ---- files of 0.1.0 ------------------------------------------------------------------------------------------------
+
+
+def test_a_surrogate_saved_by_0_1_0_is_opened(tmp_path: Path) -> None:
+    surrogate = load_universal("auc")
+    old = {("teeth" if key == "thresholds" else key): value for key, value in surrogate.config.as_dict().items()}
+    save_file(surrogate.state_dict(), tmp_path / "old.safetensors", {"construction": json.dumps(old)})
+    opened = open_surrogate(tmp_path / "old.safetensors")
+    assert opened.config == surrogate.config
+    assert torch.equal(opened(*SETS), surrogate(*SETS))
+
+
+# ---- what constructing a loss does -----------------------------------------------------------------------------------
+
+OPENED = """
+import sys
+import torch, safetensors.torch
+torch.optim.Adam([torch.zeros(1, requires_grad=True)], fused=True)  # torch imports modules of its own at the first one
+import metricgrad
+before = set(sys.modules)
+metricgrad.SurrogateLoss
+modules = sorted(name for name in set(sys.modules) - before if name.startswith("metricgrad."))
+opened = []
+sys.addaudithook(lambda event, values: opened.append(str(values[0])) if event == "open" else None)
+metricgrad.SurrogateLoss({metric!r})
+after = sorted(name for name in sys.modules if name.startswith("metricgrad."))
+print([*modules, *(name for name in after if name not in modules and name not in before)])
+print([path.replace("\\\\", "/").rsplit("/", 1)[-1] for path in opened])
+"""
+
+
+@pytest.mark.parametrize("metric", ["average_precision", "f1", "precision_at(0.02)"])
+def test_constructing_a_loss_of_a_bundled_metric_reads_one_file_and_imports_few_modules(metric: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", OPENED.format(metric=metric)], capture_output=True, text=True, check=True
+    )
+    modules, opened = (ast.literal_eval(line) for line in done.stdout.splitlines())
+    assert len(opened) == 1
+    assert opened[0].endswith(".safetensors")
+    assert len(modules) <= 20
+    packages = {name.split(".")[1] for name in modules}
+    assert packages == {"metrics", "surrogate"}
+    assert not {f"metricgrad.surrogate.{name}" for name in ("cache", "pretraining", "synthetic")} & set(modules)
+
+
+def test_a_metric_that_is_not_bundled_is_fitted_with_progress(cache: Path) -> None:
+    reported: list[str] = []
+    black = black_box(Counted(), higher_is_better=False)
+    SurrogateLoss(black, progress=lambda what, *_: reported.append(what))
+    assert set(reported) == {"computing losses of random sets", "fitting the surrogate"}
+    reported.clear()
+    SurrogateLoss(black, progress=lambda what, *_: reported.append(what))
+    assert not reported

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn.functional import one_hot
 
-from metricgrad.surrogate.network import Construction, Surrogate
-from metricgrad.surrogate.views import LEVELS, VIEWS, grades, log_odds, margins, ordered, residuals, weightings
+from metricgrad.surrogate.network import Surrogate, SurrogateConfig
+from metricgrad.surrogate.views import GRADE_LEVELS, VIEWS, grades, log_odds, margins, ordered, residuals, weightings
 
 OUTPUTS = [name for name, view in VIEWS.items() if view.outputs]
 UNORDERED = [name for name in OUTPUTS if name != "ordered"]
@@ -24,7 +24,7 @@ def class_sets(seed: int, sets: int = 2, n: int = 9, c: int = 4) -> tuple[torch.
 
 def built(name: str, parts: int = 1) -> Surrogate:
     torch.manual_seed(0)
-    return Surrogate(Construction(teeth=8, h=(6,), view=name, parts=parts)).double().requires_grad_(False)
+    return Surrogate(SurrogateConfig(thresholds=8, h=(6,), view=name, parts=parts)).double().requires_grad_(False)
 
 
 @given(seed=st.integers(0, 10_000), scale=st.sampled_from([1e-6, 1.0, 1e6]))
@@ -71,7 +71,7 @@ def test_rows_weigh_by_every_column_in_turn() -> None:
 def test_grades_are_seen_from_each_level_up() -> None:
     _, positive, _ = grades(torch.zeros(4), torch.tensor([0.0, 1, 3, 9]), torch.ones(4))
     assert positive.tolist() == [[0, 1, 1, 1], [0, 0, 1, 1], [0, 0, 1, 1], [0, 0, 0, 1]]
-    assert len(positive) == LEVELS
+    assert len(positive) == GRADE_LEVELS
 
 
 def test_residuals_do_not_depend_on_the_unit_of_the_targets() -> None:
@@ -115,7 +115,7 @@ def test_the_order_of_rows_and_rows_without_weight_do_not_matter(name: str) -> N
     torch.testing.assert_close(surrogate(padded, *more), losses)
 
 
-@pytest.mark.parametrize(("name", "parts"), [("weightings", 2), ("grades", LEVELS)])
+@pytest.mark.parametrize(("name", "parts"), [("weightings", 2), ("grades", GRADE_LEVELS)])
 def test_sets_told_apart_are_judged_in_their_order(name: str, parts: int) -> None:
     surrogate, generator = built(name, parts), torch.Generator().manual_seed(0)
     scores = torch.randn(3, 12, generator=generator, dtype=torch.float64)
@@ -132,7 +132,7 @@ def test_sets_told_apart_are_judged_in_their_order(name: str, parts: int) -> Non
 
 
 def test_a_query_of_more_documents_is_another_one() -> None:
-    surrogate = built("grades", LEVELS)
+    surrogate = built("grades", GRADE_LEVELS)
     scores, targets = torch.tensor([[0.1, 0.5, -1.0]]).double(), torch.tensor([[0.0, 2.0, 1.0]]).double()
     twice = surrogate(scores.repeat(1, 2), targets.repeat(1, 2))
     assert abs(float(twice - surrogate(scores, targets))) > 1e-6

@@ -16,11 +16,11 @@ from torch import Tensor, nn
 
 from metricgrad.losses.binary import CrossEntropy
 from metricgrad.metrics.registry import Metric, auc, f1, get_metric
-from metricgrad.metrics.resampling import standard_error
 from metricgrad.surrogate.loss import SurrogateLoss
 from metricgrad.training.data import Rows
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import Recipe
+from metricgrad.training.resampling import standard_error
 from metricgrad.training.selection import Selection, Verdict, exact_scores, loss_of, scores_of
 from metricgrad.training.trainer import train
 

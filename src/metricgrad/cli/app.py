@@ -117,7 +117,7 @@ for command in (
 @app.command()
 def metrics() -> None:
     """List every metric: its usual name, which way is better, whether a threshold matters, its meaning."""
-    from metricgrad.metrics.registry import ALIASES, FAMILIES, listed_metrics
+    from metricgrad.metrics.registry import ALIASES, PARAMETRIC_METRICS, listed_metrics
     from metricgrad.metrics.tasks import BINARY
 
     listed = listed_metrics()
@@ -129,7 +129,7 @@ def metrics() -> None:
         echo(f"{name:<33}{metric.label}, {better}{decided}{task}", f"    {metric.explanation}")
     others = ", ".join(f"{alias} = {name}" for alias, name in ALIASES.items() if alias not in listed)
     echo("", f"Other names: {others}.")
-    echo(f"{', '.join(FAMILIES)} take any other number: f_beta(0.5).")
+    echo(f"{', '.join(PARAMETRIC_METRICS)} take any other number: f_beta(0.5).")
     echo("Where the threshold matters, best_f1 and the like use the best threshold of each set;")
     echo("where class or label offsets matter, best_macro_f1 and the like use the best offsets of each set.")
 
@@ -143,9 +143,11 @@ def universal_fit(
         list[str] | None, typer.Argument(metavar="NAME", help="Metrics, such as best_f1.", show_default=False)
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Fit every surrogate that is bundled.")] = False,
-    out: Annotated[Path, typer.Option(help="Folder for the files and their index.")] = Path("metricgrad-universal"),
+    out: Annotated[Path, typer.Option(help="Folder for the files.")] = Path("metricgrad-universal"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random sets and the network.")] = 0,
-    families: Annotated[int | None, typer.Option(min=1, help="Families of 8 random sets; default: as bundled.")] = None,
+    groups: Annotated[
+        int | None, typer.Option("--groups", "--families", min=1, help="Groups of 8 random sets; default: as bundled.")
+    ] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Training steps; default: as bundled.")] = None,
 ) -> None:
     """Fit universal surrogates of some metrics to random sets (Eq. 3), and print the fidelity of each."""
@@ -153,13 +155,13 @@ def universal_fit(
 
     from metricgrad.metrics.registry import get_metric
     from metricgrad.reporting.progress import work_bar
-    from metricgrad.surrogate.pretrained import bundled_names, fit_bundled
-    from metricgrad.surrogate.pretraining import THOROUGH
+    from metricgrad.surrogate.pretrained import bundled_names
+    from metricgrad.surrogate.pretraining import THOROUGH, fit_bundled
 
     if bool(names) == every:
         raise ValueError("NAME: expected at least one metric or --all, and not both")
     chosen = bundled_names() if every else list(dict.fromkeys(get_metric(name).name for name in names or ()))
-    fitting = replace(THOROUGH, seed=seed, families=families or THOROUGH.families, steps=steps or THOROUGH.steps)
+    fitting = replace(THOROUGH, seed=seed, groups=groups or THOROUGH.groups, steps=steps or THOROUGH.steps)
     out.mkdir(parents=True, exist_ok=True)
     with work_bar() as report:
         for done, (name, entry) in enumerate(fit_bundled(chosen, out, fitting, report), 1):

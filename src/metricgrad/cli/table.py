@@ -61,12 +61,12 @@ def fit(
     ] = None,
 ) -> None:
     """Train a model for a metric on a table; Ctrl-C stops and keeps the best model so far."""
-    from metricgrad.metrics.parse import read_metric
+    from metricgrad.metrics.registry import get_metric
     from metricgrad.tabular.io import read_table
     from metricgrad.tabular.persistence import check_free, save_or_rescue
     from metricgrad.tabular.table_classifier import TableClassifier
 
-    judge = read_metric(metric, run_code=True)
+    judge = get_metric(metric, allow_files=True)
     check_free(out)
     classifier = TableClassifier(
         judge if ".py:" in metric else metric,
@@ -117,15 +117,14 @@ def evaluate(
     """Evaluate a model on rows that have the target: the metric it was trained for, and those of the paper."""
     from rich.table import Table
 
-    from metricgrad.metrics.parse import read_metric
-    from metricgrad.metrics.registry import PAPER
+    from metricgrad.metrics.registry import PAPER, get_metric
     from metricgrad.reporting.screen import Screen
     from metricgrad.tabular.batch_predict import scored
     from metricgrad.tabular.persistence import load
 
     loaded = load(model)
     own = [] if metric and ".py:" in str(loaded.metric) else [loaded.metric]
-    asked = [read_metric(spec, run_code=spec == metric) for spec in (*([metric] if metric else []), *own, *PAPER)]
+    asked = [get_metric(spec, allow_files=spec == metric) for spec in (*([metric] if metric else []), *own, *PAPER)]
     scores, targets, row_weights = scored(loaded, data, weights, report=_aside)
     known = {each.name: each for each in asked}
     values = {name: float(each.value(each(scores, targets, row_weights))) for name, each in known.items()}
@@ -184,7 +183,7 @@ def compare(
     """Compare training for the metric with cross-entropy and other baselines on a table, over many splits."""
     from metricgrad import compare as compared
     from metricgrad.evaluation.report import write_comparison
-    from metricgrad.metrics.parse import read_metric
+    from metricgrad.metrics.registry import get_metric
     from metricgrad.reporting.atomic import write_whole
     from metricgrad.reporting.screen import Screen
     from metricgrad.tabular.io import read_table
@@ -195,7 +194,7 @@ def compare(
     result = compared(
         read_table(data),
         target,
-        read_metric(metric, run_code=True),
+        get_metric(metric, allow_files=True),
         method=method,
         baselines=None if baselines is None else [name.strip() for name in baselines.split(",") if name.strip()],
         model=model,

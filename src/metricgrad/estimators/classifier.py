@@ -31,11 +31,9 @@ from metricgrad.estimators.metric_estimator import (
     seed_of,
 )
 from metricgrad.losses.binary import BASELINES, TUNED
-from metricgrad.metrics.callable import as_metric
-from metricgrad.metrics.class_decision import best_offsets
 from metricgrad.metrics.registry import Metric, get_metric
 from metricgrad.metrics.tasks import BINARY, TASKS, Task
-from metricgrad.metrics.thresholds import best_threshold
+from metricgrad.metrics.thresholds import best_offsets, best_threshold
 from metricgrad.reporting.progress import work_bar
 from metricgrad.training.data import Rows, Scaler, TrainingData, check_weights, merge_duplicates
 from metricgrad.training.networks import Scorer, build_model
@@ -184,7 +182,7 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         -------
         self
         """
-        metric, recipe = suited(as_metric(self.metric), y), get_recipe(self.recipe)
+        metric, recipe = suited(get_metric(self.metric), y), get_recipe(self.recipe)
         self.task_ = metric.task.name
         self._check_arguments(metric.task)
         seed = seed_of(self.random_state)
@@ -389,7 +387,7 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
     ) -> float:
         """Return the chosen metric as people know it (F1 0.69), or negated if they want it low, as scorers do."""
         scores = self._decision(X)
-        metric = namesake(as_metric(self.metric), self.task_)
+        metric = namesake(get_metric(self.metric), self.task_)
         targets = known_labels(y, self.classes_, metric.task, getattr(self, "positive_label_", None))
         known = checked_columns(columns, metric, len(scores))
         targets = targets if known is None else np.column_stack((targets, known))
@@ -406,7 +404,7 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         try:
-            task = as_metric(self.metric).task
+            task = get_metric(self.metric).task
         except (TypeError, ValueError):  # fit says what is wrong with the metric
             task = BINARY
         tags.classifier_tags.multi_class = task.name == "multiclass"

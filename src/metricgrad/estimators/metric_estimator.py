@@ -22,12 +22,11 @@ from torch import nn
 from metricgrad.losses.binary import BASELINES
 from metricgrad.losses.default import proxy_for
 from metricgrad.losses.ranking import QUERY_LOSSES
-from metricgrad.metrics.callable import as_metric
-from metricgrad.metrics.registry import Metric
+from metricgrad.metrics.registry import Metric, get_metric
 from metricgrad.reporting.cards import card, small_line
 from metricgrad.reporting.progress import shown_rounds
 from metricgrad.surrogate.loss import SurrogateLoss
-from metricgrad.surrogate.pretraining import Progress
+from metricgrad.surrogate.network import Progress
 from metricgrad.training.data import Rows, Scaler, chunks
 from metricgrad.training.networks import Scorer
 from metricgrad.training.recipe import RECIPES, Recipe, get_recipe
@@ -176,7 +175,7 @@ class MetricEstimator(NestedRecipe):
         """Return what fitting found, for notebooks; nothing before it."""
         if not hasattr(self, "validation_loss_"):
             return ""
-        metric, facts = as_metric(self.metric), self._facts()
+        metric, facts = get_metric(self.metric), self._facts()
         checked = [done for done in self.history_ if math.isfinite(done.validation)]
         kept = min(checked, key=lambda done: done.validation, default=None)
         if kept is not None:
@@ -201,7 +200,7 @@ def make_loss(method: str, metric: Metric, recipe: Recipe, progress: Progress | 
         "scratch" if method == "sl-s" else "universal",
         frozen=method == "sl-u",
         form=recipe.form,
-        construction=None if recipe.construction == "default" else recipe.construction,
+        config=None if recipe.construction == "default" else recipe.construction,
         learning_rate=recipe.surrogate_rate,
         clip=recipe.clip,
         relational=recipe.relational,

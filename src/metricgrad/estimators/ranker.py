@@ -22,8 +22,7 @@ from metricgrad.estimators.metric_estimator import (
     seed_of,
 )
 from metricgrad.losses.ranking import QUERY_LOSSES
-from metricgrad.metrics.callable import as_metric
-from metricgrad.metrics.registry import Metric
+from metricgrad.metrics.registry import Metric, get_metric
 from metricgrad.metrics.tasks import RANKING
 from metricgrad.reporting.progress import work_bar
 from metricgrad.training.data import Rows, Scaler, check_weights, members, queries_of
@@ -237,7 +236,7 @@ class MetricRanker(MetricEstimator):
 
 
 def _of_ranking(spec: Any) -> Metric:
-    metric = as_metric(spec)
+    metric = get_metric(spec)
     if metric.task != RANKING:
         raise ValueError(f"metric: expected one of rankings (ndcg, map, mrr, err), got {metric.name!r}")
     return metric

@@ -22,8 +22,7 @@ from metricgrad.evaluation.diagnostics import diagnose
 from metricgrad.evaluation.grid import JobsFailed, run_grid
 from metricgrad.evaluation.runs import CONTROL, TREES, TrainedMethod, has_lightgbm, split_table, train_methods
 from metricgrad.losses.binary import BASELINES
-from metricgrad.metrics.callable import as_metric
-from metricgrad.metrics.registry import Metric
+from metricgrad.metrics.registry import Metric, get_metric
 from metricgrad.metrics.thresholds import best_threshold
 from metricgrad.reporting.progress import work_bar
 from metricgrad.surrogate.loss import SurrogateLoss
@@ -125,7 +124,7 @@ def compare(
     if rivals is not None:
         warnings.warn("compare: the argument 'rivals' is deprecated: use 'baselines'", DeprecationWarning, stacklevel=2)
         baselines = rivals
-    judge, how = as_metric(metric), get_recipe(recipe)
+    judge, how = get_metric(metric), get_recipe(recipe)
     _check_numbers(splits, test, validation, random_state)
     methods, left_out = _methods(method, baselines)
     table = _read(X, y, groups, ignore, positive)

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from metricgrad.metrics.binary_formulas import ratio
+from metricgrad.metrics.confusion import ratio
 
 # ---- losses of single rows -----------------------------------------------------------------------------------------
 
@@ -43,8 +43,7 @@ class CrossEntropy(nn.Module):
 class CostSensitive(nn.Module):
     """Cross-entropy in which a positive row costs `weight` times as much as a negative one.
 
-    Some weight makes it as good for F1 as any loss can be (Parambath et al. 2014); which one, validation rows tell:
-    see `TUNED`.
+    Some weight makes it optimal for F1 (Parambath et al. 2014); which one is chosen on validation rows: see `TUNED`.
     """
 
     def __init__(self, weight: float = 1.0) -> None:
@@ -60,7 +59,7 @@ class CostSensitive(nn.Module):
 
 
 class Focal(nn.Module):
-    """Cross-entropy of a row times the probability of getting it wrong, to the power `gamma`: easy rows count less."""
+    """Cross-entropy times the probability of the wrong class to the power `gamma`: easy rows count less."""
 
     def __init__(self, gamma: float = 2.0) -> None:
         super().__init__()
@@ -78,11 +77,11 @@ class Balanced(nn.Module):
     """Mean of the cross-entropies of the classes of a set: both classes count the same, however rare one is."""
 
     def forward(self, scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
-        """Return the mean over sets; a set of one class loses what that class loses."""
+        """Return the mean over sets; a set of one class has the loss of that class."""
         classes = _classes(scores, targets, weights)
         loss = F.softplus(-_margins(scores, targets))
-        there = classes.has_positives.to(loss) + classes.has_negatives.to(loss)
-        return ratio(((classes.positives + classes.negatives) * loss).sum(-1), there).mean()
+        present = classes.has_positives.to(loss) + classes.has_negatives.to(loss)
+        return ratio(((classes.positives + classes.negatives) * loss).sum(-1), present).mean()
 
 
 # ---- losses of counts ----------------------------------------------------------------------------------------------
@@ -115,7 +114,7 @@ class LovaszHinge(nn.Module):
 
 
 class LovaszSoftmax(nn.Module):
-    """Lovasz extension of the Jaccard loss, at the probabilities of getting each row wrong."""
+    """Lovasz extension of the Jaccard loss, at the probabilities of the wrong class."""
 
     def forward(self, scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
         """Return the mean over sets."""
@@ -214,7 +213,7 @@ class GlobalObjectives(nn.Module):
 
 
 class _Classes(NamedTuple):
-    """Weights of the rows of each class, `(..., n)`, summing to one where it is there; and where it is, `(...)`."""
+    """Weights of the rows of each class, `(..., n)`, that sum to one; and whether a set has the class, `(...)`."""
 
     positives: Tensor
     negatives: Tensor
@@ -225,18 +224,18 @@ class _Classes(NamedTuple):
 def _classes(scores: Tensor, targets: Tensor, weights: Tensor | None) -> _Classes:
     positive = (targets == 1).to(scores.dtype)
     weights = torch.ones_like(scores) if weights is None else weights.to(scores.dtype)
-    heavy, light = weights * positive, weights * (1 - positive)
-    of_positives, of_negatives = heavy.sum(-1, keepdim=True), light.sum(-1, keepdim=True)
+    positives, negatives = weights * positive, weights * (1 - positive)
+    of_positives, of_negatives = positives.sum(-1, keepdim=True), negatives.sum(-1, keepdim=True)
     return _Classes(
-        ratio(heavy, of_positives),
-        ratio(light, of_negatives),
+        ratio(positives, of_positives),
+        ratio(negatives, of_negatives),
         (of_positives > 0).squeeze(-1),
         (of_negatives > 0).squeeze(-1),
     )
 
 
 def _margins(scores: Tensor, targets: Tensor) -> Tensor:
-    """Return how far each score lies on its right side of zero."""
+    """Return the margin of each score: positive on the correct side of zero."""
     return torch.where(targets == 1, scores, -scores)
 
 
@@ -246,7 +245,7 @@ def row_mean(loss: Tensor, weights: Tensor | None) -> Tensor:
 
 
 def _soft_counts(scores: Tensor, targets: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the expected weights of positives found, of rows called positive and of positives, each `(...)`."""
+    """Return the expected weights of true positives, of rows called positive and of positives, each `(...)`."""
     weights = torch.ones_like(scores) if weights is None else weights.to(scores.dtype)
     called, positives = weights * scores.sigmoid(), weights * (targets == 1)
     return (called * (targets == 1)).sum(-1), called.sum(-1), positives.sum(-1)
@@ -255,8 +254,8 @@ def _soft_counts(scores: Tensor, targets: Tensor, weights: Tensor | None) -> tup
 def _lovasz(errors: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:
     """Return the Lovasz extension of the Jaccard loss at some errors of rows: `(..., n)` -> `(...)`.
 
-    Rows join the mispredicted from the largest error down; each error counts as much as the Jaccard loss rises when
-    its row joins.
+    Rows are counted as errors from the largest error down; each error is weighted by the rise of the Jaccard loss when
+    its row is counted.
     """
     weights = torch.ones_like(errors) if weights is None else weights.to(errors.dtype)
     errors, order = errors.sort(-1, descending=True)
@@ -285,4 +284,4 @@ COSTS = (0.3, 0.9, 2.7, 8.1, 24.3, 72.9)
 TUNED: dict[str, tuple[Callable[[], nn.Module], ...]] = {
     "cost-sensitive": tuple(partial(CostSensitive, cost) for cost in COSTS),
 }
-"""Baselines with a setting that validation rows choose: one model is trained for each, the best is kept."""
+"""Baselines with a setting that is chosen on validation rows: one model is trained for each, the best is kept."""

@@ -1,6 +1,6 @@
-"""The natural proxy of every task: the smooth loss that people train with where the metric has no gradient.
+"""The default loss of every task: the smooth loss that is usually trained with where the metric has no gradient.
 
-It gives every model its start, and is the safe course that a learned loss has to beat on validation rows.
+Every model starts from it, and a learned loss has to beat it on validation rows.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from metricgrad.metrics.tasks import Task
 
 
 class LabelCrossEntropy(CrossEntropy):
-    """Cross-entropy of labels that come with columns for the metric, which it does not look at."""
+    """Cross-entropy of labels with further columns, which only the metric uses."""
 
     def forward(self, scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
         """Return the loss of all rows: scores `(..., n)`, targets `(..., n, t)`."""
@@ -57,15 +57,15 @@ PROXIES: dict[str, Callable[[], nn.Module]] = {
     "regression": SquaredError,
 }
 
-NAMES = {"ranking": "LambdaRank", "regression": "squared error"}
-"""Of proxies that are not a cross-entropy."""
+PROXY_NAMES = {"ranking": "LambdaRank", "regression": "squared error"}
+"""Names of the default losses that are not a cross-entropy."""
 
 
 def proxy_for(task: Task) -> nn.Module:
-    """Return the proxy of a task."""
+    """Return the default loss of a task."""
     return PROXIES[task.name]()
 
 
 def proxy_name(task: Task) -> str:
-    """Return what people call the proxy of a task."""
-    return NAMES.get(task.name, "cross-entropy")
+    """Return the name of the default loss of a task."""
+    return PROXY_NAMES.get(task.name, "cross-entropy")

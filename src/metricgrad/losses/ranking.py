@@ -1,13 +1,13 @@
 """Hand-made losses of queries, plain modules called as `loss(scores, targets, weights=None)`, `(..., n)` -> scalar.
 
 Targets are grades of at least 0; a row of weight 0 is absent, any other weight counts the same, as in
-`query_formulas`. The loss is the mean over the queries whose documents differ in grade; where there are none it is 0.
+`metrics.ranking`. The loss is the mean over the queries whose documents differ in grade; where there are none it is 0.
 
 | name | what it is | published by |
 |---|---|---|
 | `ranknet` | logistic loss of pairs | Burges et al. 2005 |
 | `listnet` | cross-entropy of shares of gain | Cao et al. 2007, with the gains of Bruch et al. 2019 |
-| `lambdarank` | logistic loss of pairs, by what swapping them changes NDCG | Burges et al. 2006, Wang et al. 2018 |
+| `lambdarank` | logistic loss of pairs, weighted by the change of NDCG | Burges et al. 2006, Wang et al. 2018 |
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from metricgrad.metrics.binary_formulas import ratio
-from metricgrad.metrics.ranking_formulas import discounts, gains
+from metricgrad.metrics.confusion import ratio
+from metricgrad.metrics.ranking import discounts, gains
 from metricgrad.metrics.tasks import RANKING
 
 
 class RankNet(nn.Module):
-    """Mean logistic loss of all pairs of documents of different grade: how surely the better one is above."""
+    """Mean logistic loss of all pairs of documents of different grade."""
 
     def forward(self, scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
         """Return the mean over queries; memory grows with the square of the documents."""
@@ -43,24 +43,24 @@ class ListNet(nn.Module):
         scores, grades, present = _documents(scores, targets, weights)
         gain = gains(grades)
         share = ratio(gain, gain.sum(-1, keepdim=True)).to(scores)
-        # The lowest number instead of minus infinity: a query without documents has a softmax all the same.
-        chances = scores.masked_fill(~present, torch.finfo(scores.dtype).min).log_softmax(-1)
-        return _query_mean(-(share * chances.masked_fill(share == 0, 0)).sum(-1), grades, present)
+        # The lowest number instead of minus infinity, so that a query without documents has a softmax too.
+        log_p = scores.masked_fill(~present, torch.finfo(scores.dtype).min).log_softmax(-1)
+        return _query_mean(-(share * log_p.masked_fill(share == 0, 0)).sum(-1), grades, present)
 
 
 class LambdaRank(nn.Module):
-    """Logistic losses of pairs, each weighed by how much NDCG would change if the two documents changed places.
+    """Logistic losses of pairs, each weighted by the change of NDCG if the two documents were swapped.
 
     Parameters
     ----------
     k : int, optional
-        Rank after which nothing counts in that NDCG; by default all ranks count. Ties rank in the order of their rows.
+        Cut-off rank of that NDCG; by default all ranks count. Ties rank in the order of their rows.
     """
 
     def __init__(self, k: int | None = None) -> None:
         super().__init__()
         if k is not None and (k is True or k != int(k) or k < 1):
-            raise ValueError(f"k: expected a whole number of at least 1 or None, got {k!r}")
+            raise ValueError(f"k: expected an integer of at least 1 or None, got {k!r}")
         self.k = k
 
     def forward(self, scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
@@ -72,7 +72,7 @@ class LambdaRank(nn.Module):
 
 
 def swap_changes(scores: Tensor, grades: Tensor, present: Tensor, k: int | None = None) -> Tensor:
-    """Return how much NDCG changes if two documents of a query change places: `(..., n)` -> `(..., n, n)`."""
+    """Return the change of NDCG if two documents of a query are swapped: `(..., n)` -> `(..., n, n)`."""
     order = scores.masked_fill(~present, -math.inf).argsort(stable=True, dim=-1, descending=True)
     discount = discounts(order.argsort(-1).to(grades) + 1, k)
     gain = gains(grades)
@@ -85,26 +85,26 @@ def swap_changes(scores: Tensor, grades: Tensor, present: Tensor, k: int | None 
 
 
 def _documents(scores: Tensor, targets: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Return scores and grades, 0 for what is absent whatever number pads it, and what is present."""
+    """Return scores and grades, 0 for padding, and the mask of present documents."""
     present = torch.ones_like(scores, dtype=torch.bool) if weights is None else weights > 0
     grades = targets.to(torch.promote_types(scores.dtype, torch.float32))
     return scores.masked_fill(~present, 0), grades.masked_fill(~present, 0), present
 
 
 def _better(grades: Tensor, present: Tensor) -> Tensor:
-    """Say of every pair that is there whether the first is of higher grade: `(..., n)` -> `(..., n, n)`."""
+    """Mask of the pairs whose first document has the higher grade: `(..., n)` -> `(..., n, n)`."""
     both = present.unsqueeze(-1) & present.unsqueeze(-2)
     return (grades.unsqueeze(-1) > grades.unsqueeze(-2)) & both
 
 
 def _pair_losses(scores: Tensor, pairs: Tensor) -> Tensor:
-    """Return the logistic losses of some pairs of which the first should be above, 0 for others: `(..., n, n)`."""
+    """Return the logistic losses of pairs whose first document should rank higher, 0 for others: `(..., n, n)`."""
     return F.softplus(scores.unsqueeze(-2) - scores.unsqueeze(-1)).masked_fill(~pairs, 0)
 
 
 def _query_mean(loss: Tensor, grades: Tensor, present: Tensor) -> Tensor:
-    told = RANKING.informative(grades, present).to(loss)
-    return (loss * told).sum() / told.sum().clamp(min=1)
+    informative = RANKING.informative(grades, present).to(loss)
+    return (loss * informative).sum() / informative.sum().clamp(min=1)
 
 
 QUERY_LOSSES: dict[str, Callable[[], nn.Module]] = {

@@ -1,26 +1,31 @@
-"""Any Python callable `(y_true, y_score) -> float` as a metric: a business rule, a scorer, a torchmetrics object."""
+"""Any Python callable `(y_true, y_score) -> float` as a metric: what it is passed, what it must return, its workers."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 import math
+import numbers
 import pickle
-from collections.abc import Callable, Sequence
-from copy import deepcopy
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from metricgrad.metrics.adapters import SklearnScorer, Torchmetrics
-from metricgrad.metrics.binary_formulas import Function
-from metricgrad.metrics.calls import BlackBox, Passed, Pool
-from metricgrad.metrics.class_offsets import Decision
-from metricgrad.metrics.registry import SKLEARN_NAMES, Metric, get_metric
-from metricgrad.metrics.tasks import COLUMNS, MULTILABEL, TASKS, Task
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
-OF_PROBABILITIES = ("log_loss", "brier_score_loss", "d2_log_loss_score", "d2_brier_score")
-"""Functions of scikit-learn that judge probabilities."""
-OF_LABELS = ("y_pred", "y2", "labels", "predicted")
-"""Names of a second argument that takes labels."""
+from metricgrad.metrics.class_offsets import OffsetSearch
+from metricgrad.metrics.confusion import Function
+from metricgrad.metrics.metric import Metric
+from metricgrad.metrics.tasks import BINARY, COLUMNS, MULTILABEL, TASKS, Task
+
+Array = NDArray[Any]
+Pool = Literal["thread", "process"]
+Passed = Literal["scores", "probabilities", "labels"]
+"""What a callable is passed for each row."""
 
 
 def black_box(
@@ -38,7 +43,7 @@ def black_box(
     columns: Sequence[str] = (),
     task: str = "binary",
 ) -> Metric:
-    """Make a metric of any callable, called once a set.
+    """Make a metric of any callable, called once per set.
 
     Parameters
     ----------
@@ -47,40 +52,40 @@ def black_box(
         it has an argument `sample_weight`, rows may weigh differently; if not, rows of weight zero are left out and
         the others have to weigh the same.
     higher_is_better : bool
-        Whether a high value is good, as of a profit, or bad, as of a cost. It has no default: a model trained the wrong
-        way round looks as if it had learned nothing.
+        Whether a high value is good, as for a profit, or bad, as for a cost. It has no default: a model trained the
+        wrong way round looks as if it had learned nothing.
     name, label : str, optional
-        What the metric is called, and how people write it; from the name of the callable if not given.
+        The name of the metric, and how it is shown; by default the name of the callable.
     value_range : (float, float), optional
-        The lowest and the highest value there is. It maps the best value to loss 0 and the worst to loss 1; without
-        it the loss is the value, or the value negated, and nothing is known of its bounds.
+        The lowest and the highest possible value. The best one is mapped to loss 0 and the worst to loss 1; without
+        it the loss is the value, or the value negated, and unbounded.
     labels : bool
-        Whether to pass what `scores >= 0` says, 0 or 1, in place of scores. `Metric.best` is then the least loss at
+        Whether to pass the labels `scores >= 0`, 0 or 1, in place of scores. `Metric.best` is then the lowest loss at
         `candidates` thresholds.
     probabilities : bool
         Whether to pass the sigmoid of scores, as `sklearn.metrics.log_loss` needs, in place of scores.
     candidates : int
-        How many thresholds `Metric.best` tries a set: quantiles of the scores of its positives, for a lower threshold
-        pays only where it finds one more of them. Calling nothing and everything positive are tried too, so the best
-        form costs up to `candidates + 2` calls a set. Of several classes or labels, so many offsets of each are tried
-        in turn, until none improves.
+        How many thresholds `Metric.best` tries per set: quantiles of the scores of its positives, because a lower
+        threshold pays only where it finds one more of them. Calling nothing and everything positive are tried too, so
+        the best form costs up to `candidates + 2` calls per set. For several classes or labels, this many offsets of
+        each are tried in turn, until none improves.
     workers : int, optional
-        How many sets to judge at a time; the result is the same.
+        How many sets to evaluate in parallel; the result is the same.
     pool : "thread" or "process"
-        What the workers are. Threads help if the callable leaves Python's lock, as much of numpy does; processes help
-        always, cost more to start, and need a callable that can be pickled.
+        The kind of workers. Threads help if the callable releases the GIL, as much of numpy does; processes always
+        help, cost more to start, and need a callable that can be pickled.
     columns : sequence of str
-        What else the callable must know of the rows, such as an amount or a group: it is passed these arrays by name,
+        What else the callable needs of the rows, such as an amount or a group: it is passed these arrays by name,
         `fn(y_true, y_score, amount=...)`. Targets then have a column for each after the label, of numbers of at least
         0: `(..., n, 1 + columns)`.
     task : {"binary", "multiclass", "multilabel", "ranking", "regression"}
         What is predicted. Several outputs are passed as `(n, c)`, or as labels: the class of the highest score, or
-        what `scores >= 0` says of each label. True classes are passed as numbers, `(n,)`.
+        `scores >= 0` for each label. True classes are passed as integers, `(n,)`.
 
     Returns
     -------
     Metric
-        It raises a ValueError that describes the set on which the callable raised, or gave no finite number.
+        It raises a ValueError that describes the set if the callable raises, or returns no finite number.
 
     Examples
     --------
@@ -99,20 +104,31 @@ def black_box(
     if not isinstance(higher_is_better, bool):
         raise TypeError(f"higher_is_better: expected True or False, got {higher_is_better!r}")
     if labels and probabilities:
-        raise ValueError("probabilities: expected False where labels is True, for a callable is passed one of the two")
+        raise ValueError("probabilities: expected False where labels is True: a callable is passed one of the two")
     predicted = _task(task, columns)
-    _check_counts(candidates, workers)
+    _check_calls(candidates, workers)
     _check_pool(pool, fn)
-    name = name or _name_of(fn)
+    name = name or name_of(fn)
     known_as = _known_as(value_range, higher_is_better)
     passed: Passed = "labels" if labels else "probabilities" if probabilities else "scores"
-    how = candidates, workers, pool, predicted, tuple(columns)
-    box = BlackBox(fn, name, known_as, value_range is not None, passed, "sample_weight" in _arguments(fn), *how)
+    box = BlackBox(
+        fn,
+        name,
+        known_as,
+        bounded=value_range is not None,
+        passed=passed,
+        takes_weights="sample_weight" in arguments_of(fn),
+        candidates=candidates,
+        workers=workers,
+        pool=pool,
+        task=predicted,
+        columns=tuple(columns),
+    )
     return Metric(
         name,
         box,
         label or name,
-        f"What {_name_of(fn)} says of {passed}.",
+        f"{name_of(fn)} of {passed}.",
         known_as,
         thresholded=labels,
         best_function=_best_of(box) if labels else None,
@@ -125,95 +141,15 @@ def black_box(
 
 
 def _best_of(box: BlackBox) -> Function:
-    """Return the loss at the best of a few thresholds, or of a few offsets of each class or label."""
-    return Decision(box, box.task == MULTILABEL, trials=box.candidates).least if box.task.outputs else box.at_best
-
-
-def as_metric(spec: Any) -> Metric:
-    """Take a metric in any form: a name, a `Metric`, an object of another package, or a function of scikit-learn.
-
-    Any other callable has to say which way is better: `black_box(fn, higher_is_better=True)`, or by an attribute
-    `fn.higher_is_better`.
-
-    A torchmetrics object with a threshold is passed labels of `scores >= 0`, any other the sigmoid of scores; the
-    object itself is left as it is. A scorer of scikit-learn, which is any callable whose first argument is called
-    `estimator`, is handed an estimator of two classes that predicts what is to be judged, and high is good.
-
-    >>> as_metric("mcr")
-    Metric(name='error_rate')
-    """
-    if isinstance(spec, Metric):
-        return spec
-    if isinstance(spec, str):
-        return get_metric(spec)
-    if callable(spec) and not isinstance(spec, type):
-        return borrow(spec) or _of_function(spec)
-    raise TypeError(f"metric: expected a name, a Metric, a torchmetrics object, a scorer or a callable, got {spec!r}")
-
-
-def _of_function(fn: Callable[..., Any]) -> Metric:
-    """Return the metric of a function of scikit-learn, or of a callable that says which way is better."""
-    name, higher = _name_of(fn), getattr(fn, "higher_is_better", None)
-    if str(getattr(fn, "__module__", "")).startswith("sklearn.metrics"):
-        if name in SKLEARN_NAMES:
-            return get_metric(SKLEARN_NAMES[name])
-        higher = direction_of(name)
-    if higher is None:
-        raise ValueError(
-            f"metric: expected to know which way is better, got the callable {name!r}; wrap it: "
-            f"black_box({name}, higher_is_better=True), or False if low values are good"
-        )
-    return as_passed(fn, passed_to(fn), higher, name)
-
-
-def direction_of(name: str) -> bool | None:
-    """Return whether a high value is good by the end of a name, as scikit-learn names its functions; None if unknown.
-
-    >>> direction_of("roc_auc_score"), direction_of("hamming_loss"), direction_of("profit")
-    (True, False, None)
-    """
-    if name.endswith("_score"):
-        return True
-    return False if name.endswith(("_loss", "_error")) else None
-
-
-def passed_to(fn: Callable[..., Any]) -> Passed:
-    """Return what a function expects of a model, by its name and that of its second argument."""
-    second = next(iter(_arguments(fn)[1:]), None)
-    if _name_of(fn) in OF_PROBABILITIES or second in ("y_proba", "y_prob"):
-        return "probabilities"
-    return "labels" if second in OF_LABELS else "scores"
-
-
-def borrow(spec: Any, name: str | None = None) -> Metric | None:
-    """Return the metric of a torchmetrics object or of a scorer, under its own name or another; None for others."""
-    if all(callable(getattr(spec, method, None)) for method in ("update", "compute", "reset")):
-        return _of_torchmetrics(spec, name)
-    return _of_scorer(spec, name) if next(iter(_arguments(spec)), None) == "estimator" else None
-
-
-def _of_torchmetrics(spec: Any, name: str | None) -> Metric:
-    higher_is_better, label = getattr(spec, "higher_is_better", None), type(spec).__name__
-    if higher_is_better is None:
-        raise ValueError(f"metric: expected a torchmetrics object with higher_is_better, got {label} without")
-    passed: Passed = "labels" if hasattr(spec, "threshold") else "probabilities"
-    return as_passed(Torchmetrics(deepcopy(spec)), passed, bool(higher_is_better), label, name)
-
-
-def _of_scorer(spec: Callable[..., Any], name: str | None) -> Metric:
-    scorer = SklearnScorer(spec)
-    return as_passed(scorer, scorer.passed, True, _name_of(getattr(spec, "_score_func", spec)), name)
-
-
-def as_passed(fn: Callable[..., Any], passed: Passed, higher: bool, label: str, name: str | None = None) -> Metric:
-    """Make a metric of a callable that is passed labels, probabilities or scores."""
-    labels, probabilities = passed == "labels", passed == "probabilities"
-    return black_box(
-        fn, name=name or label, label=label, higher_is_better=higher, labels=labels, probabilities=probabilities
+    """Return the lowest loss over a few thresholds, or over a few offsets of each class or label."""
+    return (
+        OffsetSearch(box, box.task == MULTILABEL, trials=box.candidates).lowest_loss
+        if box.task.outputs
+        else box.at_best
     )
 
 
-# ---- what the arguments have to be ---------------------------------------------------------------------------------
+# ---- checks of the arguments --------------------------------------------------------------------------------------
 
 
 def _known_as(value_range: Any, higher_is_better: bool) -> tuple[float, float]:
@@ -230,7 +166,7 @@ def _known_as(value_range: Any, higher_is_better: bool) -> tuple[float, float]:
 
 def _task(task: Any, columns: Any) -> Task:
     if isinstance(columns, str) or not all(isinstance(name, str) and name.isidentifier() for name in columns):
-        raise ValueError(f"columns: expected names that an argument can have, got {columns!r}")
+        raise ValueError(f"columns: expected names that are valid arguments, got {columns!r}")
     allowed = [name for name in TASKS if name != "columns"]
     if task not in allowed:
         raise ValueError(f"task: expected one of {', '.join(allowed)}, got {task!r}")
@@ -239,11 +175,11 @@ def _task(task: Any, columns: Any) -> Task:
     return COLUMNS if columns else TASKS[task]
 
 
-def _check_counts(candidates: Any, workers: Any) -> None:
+def _check_calls(candidates: Any, workers: Any) -> None:
     if not isinstance(candidates, int) or candidates < 1:
-        raise ValueError(f"candidates: expected a whole number of at least 1, got {candidates!r}")
+        raise ValueError(f"candidates: expected an integer of at least 1, got {candidates!r}")
     if workers is not None and (not isinstance(workers, int) or workers < 1):
-        raise ValueError(f"workers: expected a whole number of at least 1, or None, got {workers!r}")
+        raise ValueError(f"workers: expected an integer of at least 1, or None, got {workers!r}")
 
 
 def _check_pool(pool: Any, fn: Callable[..., Any]) -> None:
@@ -259,13 +195,156 @@ def _check_pool(pool: Any, fn: Callable[..., Any]) -> None:
             ) from error
 
 
-def _arguments(fn: Callable[..., Any]) -> tuple[str, ...]:
+def arguments_of(fn: Callable[..., Any]) -> tuple[str, ...]:
+    """Return the names of the arguments of a callable."""
     try:
         return tuple(inspect.signature(fn).parameters)
-    except (TypeError, ValueError):  # some callables written in C do not say what they take
+    except (TypeError, ValueError):  # some callables written in C have no signature
         return ()
 
 
-def _name_of(fn: Callable[..., Any]) -> str:
+def name_of(fn: Callable[..., Any]) -> str:
+    """Return the name of a callable, of its class if it is an object."""
     inner = fn.func if isinstance(fn, functools.partial) else fn
     return str(getattr(inner, "__name__", type(inner).__name__))
+
+
+# ---- one call per set ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CalledSet:
+    """The rows of one set whose weight is not zero, and the index of the set."""
+
+    index: tuple[int, ...]
+    scores: Array
+    targets: Array
+    weights: Array | None
+    columns: dict[str, Array]
+
+    def __str__(self) -> str:
+        place = f"set {self.index[0] if len(self.index) == 1 else self.index}" if self.index else "the set"
+        span = f"scores from {self.scores.min():g} to {self.scores.max():g}" if self.scores.size else "no scores"
+        return f"{place} ({len(self.scores)} rows, {int(self.targets.sum())} positive, {span})"
+
+
+@dataclass(frozen=True)
+class BlackBox:
+    """The function of a black-box metric: `(scores, targets, weights)`, `(..., n)` -> `(...)`, one call per set."""
+
+    fn: Callable[..., Any]
+    name: str
+    known_as: tuple[float, float]
+    bounded: bool
+    passed: Passed
+    takes_weights: bool
+    candidates: int
+    workers: int | None
+    pool: Pool
+    task: Task = BINARY
+    columns: tuple[str, ...] = ()
+
+    def __call__(self, scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
+        """Return the loss of every set."""
+        return self._mapped(self._loss, scores, targets, weights)
+
+    def at_best(self, scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
+        """Return the lowest loss of every set over a few thresholds."""
+        return self._mapped(self._lowest_loss, scores, targets, weights)
+
+    def _mapped(
+        self, evaluate: Callable[[CalledSet], float], scores: Tensor, targets: Tensor, weights: Tensor | None
+    ) -> Tensor:
+        losses, sets = [], list(self._sets(scores, targets, weights))
+        for outcome in self._outcomes(functools.partial(_attempt, evaluate), sets):
+            if isinstance(outcome, ValueError):
+                raise outcome
+            losses.append(outcome)
+        return torch.tensor(losses, dtype=torch.float64).reshape(scores.shape[: -self.task.axes]).to(scores)
+
+    def _outcomes(
+        self, attempt: Callable[[CalledSet], float | ValueError], sets: list[CalledSet]
+    ) -> Iterable[float | ValueError]:
+        if self.workers is None or self.workers == 1:
+            return map(attempt, sets)
+        if self.pool == "thread":
+            with ThreadPoolExecutor(self.workers) as threads:
+                return list(threads.map(attempt, sets))
+        # joblib keeps its processes for the next call, so that only the first pays for starting them.
+        import joblib
+
+        processes = joblib.Parallel(n_jobs=self.workers, backend="loky", max_nbytes=None)
+        return list(processes(joblib.delayed(attempt)(rows) for rows in sets))
+
+    def _sets(self, scores: Tensor, targets: Tensor, weights: Tensor | None) -> Iterator[CalledSet]:
+        s, t = scores.detach().cpu().double().numpy(), targets.detach().cpu().double().numpy()
+        w = None if weights is None else weights.detach().cpu().double().numpy()
+        for index in np.ndindex(s.shape[: -self.task.axes]):
+            present = slice(None) if w is None else w[index] > 0
+            row_weights = None if w is None else w[index][present]
+            rows = CalledSet(index, s[index][present], *self._as_passed(t[index][present], row_weights))
+            if row_weights is not None:
+                self._check_weights(rows, row_weights)
+            yield rows
+
+    def _as_passed(self, targets: Array, weights: Array | None) -> tuple[Array, Array | None, dict[str, Array]]:
+        """Return the targets, weights and named columns that the callable is passed."""
+        columns = {name: targets[:, 1 + place] for place, name in enumerate(self.columns)}
+        if self.columns:
+            targets = targets[:, 0]
+        if self.task.name == "multiclass":
+            targets = targets.argmax(-1)
+        return (targets if self.task.name in ("ranking", "regression") else targets.astype(np.int64)), weights, columns
+
+    def _check_weights(self, rows: CalledSet, weights: Array) -> None:
+        if self.takes_weights or not weights.size or np.ptp(weights) <= 1e-9 * weights.max():
+            return
+        raise ValueError(
+            f"weights: expected equal weights, because metric {self.name!r} has no argument sample_weight, "
+            f"got {weights.min():g} to {weights.max():g} in {rows}"
+        )
+
+    def _loss(self, rows: CalledSet) -> float:
+        if self.passed == "scores":
+            return self._call(rows, rows.scores)
+        one_class = self.task.name == "multiclass"
+        if self.passed == "labels":
+            return self._call(rows, rows.scores.argmax(-1) if one_class else (rows.scores >= 0).astype(np.int64))
+        scores = torch.from_numpy(rows.scores)
+        return self._call(rows, (scores.softmax(-1) if one_class else scores.sigmoid()).numpy())
+
+    def _lowest_loss(self, rows: CalledSet) -> float:
+        found = rows.scores[rows.targets == 1]
+        levels = np.linspace(0, 1, self.candidates)
+        cuts = np.quantile(found, levels, method="nearest") if found.size else []
+        everything = rows.scores.min(initial=np.inf)
+        return min(
+            self._call(rows, (rows.scores >= cut).astype(np.int64)) for cut in np.unique([*cuts, everything, np.inf])
+        )
+
+    def _call(self, rows: CalledSet, passed: Array) -> float:
+        """Return the loss, or raise an error that describes the set; the callable gets copies: it may sort them."""
+        weights = {"sample_weight": rows.weights.copy()} if self.takes_weights and rows.weights is not None else {}
+        try:
+            columns = {name: column.copy() for name, column in rows.columns.items()}
+            value = self.fn(rows.targets.copy(), passed.copy(), **columns, **weights)
+        except Exception as error:
+            raise ValueError(f"metric {self.name!r} failed on {rows}: {type(error).__name__}: {error}") from error
+        if np.ndim(value) == 0 and hasattr(value, "item"):
+            value = value.item()
+        if not isinstance(value, numbers.Real) or not math.isfinite(value):
+            raise ValueError(f"metric {self.name!r}: expected one finite number, got {value!r} on {rows}")
+        best, worst = self.known_as
+        loss = (float(value) - best) / (worst - best)
+        if self.bounded and not -1e-6 <= loss <= 1 + 1e-6:
+            low, high = sorted(self.known_as)
+            raise ValueError(f"metric {self.name!r}: expected a value from {low:g} to {high:g}, got {value} on {rows}")
+        return min(max(loss, 0.0), 1.0) if self.bounded else loss
+
+
+def _attempt(evaluate: Callable[[CalledSet], float], rows: CalledSet) -> float | ValueError:
+    """Return an error instead of raising it, so that the first set reports, whatever the number of workers."""
+    try:
+        return evaluate(rows)
+    except ValueError as error:
+        return error

@@ -1,18 +1,22 @@
-"""Weighted confusion counts of a set: at threshold zero, and at every threshold the set can tell apart."""
+"""Weighted counts that metrics are computed from: of two classes at zero or at every threshold, of many classes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-PART = 2**18
-"""Rows of a curve that are counted at a time."""
-MANY = 4_096
-"""Scores from which on they are sorted together with their places."""
+ROWS_PER_PART = 2**18
+"""Rows of a long curve that are counted at a time."""
+MIN_PACKED_SCORES = 4_096
+"""Scores from which on they are sorted as integers that hold score and index."""
+
+
+Function = Callable[[Tensor, Tensor, "Tensor | None"], Tensor]
+"""A loss of sets: `(scores, targets, weights)`, `(..., n)` -> `(...)`."""
 
 
 class Confusion(NamedTuple):
@@ -29,12 +33,52 @@ class Confusion(NamedTuple):
         return self.tp[..., :1] + self.fn[..., :1], self.fp[..., :1] + self.tn[..., :1]
 
 
+Counts = Callable[[Confusion], Tensor]
+"""A loss of confusion counts, `(...)` -> `(...)`."""
+
+
+class ClassCounts(NamedTuple):
+    """Counts of several classes or labels: weights of correct, predicted and actual rows of each, `(..., c)`.
+
+    `total` is the weight of all rows, `(...)`. `squared_distance` is the sum by weight of the squared distance between
+    the index of the predicted and of the actual class, `(...)`; 0 for labels.
+    """
+
+    tp: Tensor
+    predicted: Tensor
+    actual: Tensor
+    total: Tensor
+    squared_distance: Tensor
+
+
+ClassCountsLoss = Callable[[ClassCounts], Tensor]
+"""A loss of class counts, `(..., c)` -> `(...)`."""
+
+
+def ratio(part: Tensor, whole: Tensor, empty: float = 0.0) -> Tensor:
+    """Return part / whole, or `empty` where the whole is 0."""
+    return torch.where(whole > 0, part / whole.where(whole > 0, torch.ones_like(whole)), empty)
+
+
+# ---- two classes ---------------------------------------------------------------------------------------------------
+
+
+def at_zero(scores: Tensor, targets: Tensor, weights: Tensor | None, counts: Counts) -> Tensor:
+    """Return the loss of the labels `scores >= 0`."""
+    return counts(confusion_at_zero(scores, targets, weights))
+
+
+def at_best(scores: Tensor, targets: Tensor, weights: Tensor | None, counts: Counts) -> Tensor:
+    """Return the lowest loss over all thresholds."""
+    return torch.stack([counts(c).amin(-1) for c in confusion_parts(scores, targets, weights)]).amin(0)
+
+
 def confusion_at_zero(scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> Confusion:
-    """Count what `scores >= 0` gets right and wrong: `(..., n)` -> four times `(...)`."""
+    """Count the labels `scores >= 0`: `(..., n)` -> four times `(...)`."""
     if weights is None:
         tp = called = positives = torch.zeros(scores.shape[:-1], dtype=counting_dtype(scores), device=scores.device)
-        for some, own in zip(scores.split(PART, -1), targets.split(PART, -1), strict=True):
-            found, positive = some >= 0, own == 1
+        for part, labels in zip(scores.split(ROWS_PER_PART, -1), targets.split(ROWS_PER_PART, -1), strict=True):
+            found, positive = part >= 0, labels == 1
             called, positives = called + found.sum(-1), positives + positive.sum(-1)
             tp = tp + (found & positive).sum(-1)
         return Confusion(tp, called - tp, positives - tp, scores.shape[-1] - called - positives + tp)
@@ -48,7 +92,7 @@ def confusion_at_zero(scores: Tensor, targets: Tensor, weights: Tensor | None = 
 
 
 def confusion_curve(scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> Confusion:
-    """Count right and wrong for every threshold, from the highest down: `(..., n)` -> four times `(..., n + 1)`.
+    """Count at every threshold, from the highest down: `(..., n)` -> four times `(..., n + 1)`.
 
     Point 0 calls nothing positive. Point i calls the i highest scores positive, unless that would cut through a group
     of equal scores: then it repeats the last point that does not. So every point can be reached by some threshold,
@@ -59,11 +103,11 @@ def confusion_curve(scores: Tensor, targets: Tensor, weights: Tensor | None = No
     tied = ranked[..., :-1] == ranked[..., 1:]
     positive = (targets == 1).gather(-1, order)
     if weights is None:
-        tp = summed(positive, counting_dtype(scores))
+        tp = cumulated(positive, counting_dtype(scores))
         fp = torch.arange(tp.shape[-1], dtype=tp.dtype, device=tp.device) - tp
     else:
-        heavy = comparable(weights, scores).gather(-1, order)
-        tp, fp = summed(heavy * positive, heavy.dtype), summed(heavy * ~positive, heavy.dtype)
+        scaled = comparable(weights, scores).gather(-1, order)
+        tp, fp = cumulated(scaled * positive, scaled.dtype), cumulated(scaled * ~positive, scaled.dtype)
     if bool(tied.any()):
         tp, fp = held_over(tp, tied), held_over(fp, tied)
     return Confusion(tp, fp, tp[..., -1:] - tp, fp[..., -1:] - fp)
@@ -72,19 +116,19 @@ def confusion_curve(scores: Tensor, targets: Tensor, weights: Tensor | None = No
 def confusion_parts(scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> Iterator[Confusion]:
     """Yield the curve of long sets in parts, each beginning with the last point of the one before.
 
-    A part stays near the processor; a curve of millions of rows would go through memory many times. Weighted sets come
-    whole, for only then do their sums end at exactly nothing left.
+    A part fits into the processor's cache; a curve of millions of rows would go through memory many times. Weighted
+    sets come in one part: otherwise rounding would leave weight at the end of the curve.
     """
     rows = scores.shape[-1]
-    if weights is not None or rows <= PART:
+    if weights is not None or rows <= ROWS_PER_PART:
         yield confusion_curve(scores, targets, weights)
         return
     dtype, start = counting_dtype(scores), 0
-    positives = sum((own == 1).sum(-1, keepdim=True).to(dtype) for own in targets.split(PART, -1))
+    positives = sum((labels == 1).sum(-1, keepdim=True).to(dtype) for labels in targets.split(ROWS_PER_PART, -1))
     found = scores.new_zeros((*scores.shape[:-1], 1), dtype=dtype)
     held = found, found
-    for positive, tied in _from_the_highest(scores, targets):
-        tp = summed(positive, dtype).add_(found)
+    for positive, tied in _ranked_parts(scores, targets):
+        tp = cumulated(positive, dtype).add_(found)
         fp = torch.arange(start, start + tp.shape[-1], dtype=dtype, device=tp.device) - tp
         found, start = tp[..., -1:].clone(), start + positive.shape[-1]
         tp[..., :1], fp[..., :1] = held
@@ -94,28 +138,28 @@ def confusion_parts(scores: Tensor, targets: Tensor, weights: Tensor | None = No
         yield Confusion(tp, fp, positives - tp, rows - positives - fp)
 
 
-def _from_the_highest(scores: Tensor, targets: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield of some rows at a time, from the highest score down, which are positive and which are tied to the next."""
+def _ranked_parts(scores: Tensor, targets: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield masks of positives and of ties with the next row, for parts of the rows from the highest score down."""
     rows = scores.shape[-1]
-    if not _sorted_as_numbers(scores):
+    if not _sort_packed(scores):
         order = descending_order(scores)
-        for start in range(0, rows, PART):
-            ranked = scores.gather(-1, order[..., start : start + PART + 1])
-            positive = targets.gather(-1, order[..., start : start + PART]) == 1
+        for start in range(0, rows, ROWS_PER_PART):
+            ranked = scores.gather(-1, order[..., start : start + ROWS_PER_PART + 1])
+            positive = targets.gather(-1, order[..., start : start + ROWS_PER_PART]) == 1
             yield positive, ranked[..., :-1] == ranked[..., 1:]
         return
-    # Score and target, so that nothing is looked up afterwards; numpy asks the system for large pages, torch does not.
+    # Keys hold score and target, so that nothing is gathered afterwards; numpy requests large pages, torch does not.
     keys = torch.from_numpy(np.empty(scores.shape, np.int64))
-    for part, some, own in zip(*(each.split(PART, -1) for each in (keys, scores, targets)), strict=True):
-        torch.add(own == 1, _falling(some).long(), alpha=2, out=part)
+    for part, values, labels in zip(*(each.split(ROWS_PER_PART, -1) for each in (keys, scores, targets)), strict=True):
+        torch.add(labels == 1, _descending_bits(values).long(), alpha=2, out=part)
     keys.numpy().sort(-1)
-    for start in range(0, rows, PART):
-        ranked = keys[..., start : start + PART + 1] >> 1
-        yield keys[..., start : start + PART] & 1, ranked[..., :-1] == ranked[..., 1:]
+    for start in range(0, rows, ROWS_PER_PART):
+        ranked = keys[..., start : start + ROWS_PER_PART + 1] >> 1
+        yield keys[..., start : start + ROWS_PER_PART] & 1, ranked[..., :-1] == ranked[..., 1:]
 
 
-def summed(counts: Tensor, dtype: torch.dtype) -> Tensor:
-    """Sum up what is counted, from nothing on: `(..., n)` -> `(..., n + 1)`."""
+def cumulated(counts: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return cumulative sums that start at 0: `(..., n)` -> `(..., n + 1)`."""
     sums = counts.new_zeros((*counts.shape[:-1], counts.shape[-1] + 1), dtype=dtype)
     torch.cumsum(counts, -1, dtype=dtype, out=sums[..., 1:])
     return sums
@@ -130,38 +174,80 @@ def held_over(counts: Tensor, tied: Tensor) -> Tensor:
 def descending_order(scores: Tensor) -> Tensor:
     """Return indices that sort each set from high to low; on a CPU by numpy, whose sort is vectorised.
 
-    That of whole numbers is faster than its search for an order, so many single scores are sorted as numbers that hold
-    score and place.
+    Sorting integers is faster than `argsort`, so many float32 scores are sorted as integers that hold score and index.
     """
     if scores.device.type != "cpu" or scores.dtype not in (torch.float32, torch.float64):
         return scores.argsort(-1, descending=True)
-    if not _sorted_as_numbers(scores):
+    if not _sort_packed(scores):
         return torch.from_numpy((-scores.detach()).numpy().argsort(-1))
-    places = torch.arange(scores.shape[-1], dtype=torch.int32)
-    keys = _falling(scores).long().bitwise_left_shift_(32).bitwise_or_(places)
+    indices = torch.arange(scores.shape[-1], dtype=torch.int32)
+    keys = _descending_bits(scores).long().bitwise_left_shift_(32).bitwise_or_(indices)
     keys.numpy().sort(-1)
     return keys.bitwise_and_(0xFFFFFFFF)
 
 
-def _sorted_as_numbers(scores: Tensor) -> bool:
-    return scores.device.type == "cpu" and scores.dtype == torch.float32 and scores.numel() >= MANY
+def _sort_packed(scores: Tensor) -> bool:
+    return scores.device.type == "cpu" and scores.dtype == torch.float32 and scores.numel() >= MIN_PACKED_SCORES
 
 
-def _falling(scores: Tensor) -> Tensor:
-    """Return whole numbers of 32 bits that fall as single scores rise, and are equal where these are."""
-    bits = (0.0 - scores.detach()).view(torch.int32)  # not -0.0, whose bits are others
+def _descending_bits(scores: Tensor) -> Tensor:
+    """Return 32-bit integers that fall as float32 scores rise, and are equal where the scores are."""
+    bits = (0.0 - scores.detach()).view(torch.int32)  # never -0.0, whose bits differ from those of 0.0
     return bits.bitwise_xor_((bits >> 31).bitwise_and_(0x7FFFFFFF))
 
 
+# ---- several classes or labels ------------------------------------------------------------------------------------
+
+
+def class_counts(scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> ClassCounts:
+    """Count the classes of the highest score of each row: `(..., n, c)` -> counts `(..., c)`."""
+    weights = row_weights(scores, weights)
+    predicted, actual = scores.argmax(-1), class_of(targets)
+    # All three are summed in one order, so that they are equal to the last bit where all rows are correct.
+    zeros = weights.new_zeros((*scores.shape[:-2], scores.shape[-1]))
+    return ClassCounts(
+        zeros.scatter_add(-1, predicted, weights * (predicted == actual)),
+        zeros.scatter_add(-1, predicted, weights),
+        zeros.scatter_add(-1, actual, weights),
+        weights.sum(-1),
+        (weights * (predicted - actual).square()).sum(-1),
+    )
+
+
+def label_counts(scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> ClassCounts:
+    """Count the labels `scores >= 0`: `(..., n, c)` -> counts `(..., c)`."""
+    weights = row_weights(scores, weights)
+    called, positive = scores >= 0, targets == 1
+    tp, predicted, actual = ((weights.unsqueeze(-1) * rows).sum(-2) for rows in (called & positive, called, positive))
+    total = weights.sum(-1)
+    return ClassCounts(tp, predicted, actual, total, torch.zeros_like(total))
+
+
+def row_weights(scores: Tensor, weights: Tensor | None) -> Tensor:
+    """Return the weights to count rows with, of about one: `(..., n)`."""
+    rows = scores.shape[:-1]
+    if weights is None:
+        return torch.ones(rows, dtype=counting_dtype(scores), device=scores.device)
+    return comparable(weights.expand(rows), scores)
+
+
+def class_of(targets: Tensor) -> Tensor:
+    """Return the index of the class of every row: `(..., n, c)` -> `(..., n)`."""
+    return (targets == 1).to(torch.uint8).argmax(-1)
+
+
+# ---- precision and scale -------------------------------------------------------------------------------------------
+
+
 def counting_dtype(scores: Tensor) -> torch.dtype:
-    """Return the type to count in: double wherever the device has it, so that a million rows do not round."""
+    """Return the dtype to count in: float64 where the device has it, so that counts of many rows are exact."""
     return torch.float32 if scores.device.type == "mps" else torch.float64
 
 
 def comparable(weights: Tensor, scores: Tensor) -> Tensor:
-    """Return weights of about one: only their ratios matter, and neither sums nor products can overflow.
+    """Scale weights to about one: only their ratios matter, and neither sums nor products can overflow.
 
-    Each set is scaled by a power of two, which rounds nothing: whole weights still count exactly.
+    Each set is scaled by a power of two, which is exact: integer weights still count exactly.
     """
     weights = weights.to(counting_dtype(scores))
     if not weights.shape[-1]:

@@ -1,4 +1,4 @@
-"""A metric as a record: its loss, how people know it, and the checks every call of it goes through."""
+"""A metric as a record: its loss, how its value is shown, and the checks that every call goes through."""
 
 from __future__ import annotations
 
@@ -11,49 +11,47 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from metricgrad.metrics import binary_formulas as formulas
-from metricgrad.metrics.binary_formulas import Function
-from metricgrad.metrics.confusion import PART, counting_dtype
+from metricgrad.metrics.confusion import ROWS_PER_PART, Function, at_best, counting_dtype
 from metricgrad.metrics.tasks import BINARY, Task
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A true loss by name, and how people know it.
+    """A true loss with a name, and how its value is shown.
 
     Parameters
     ----------
     name : str
-        What `get_metric` finds it by.
+        The name `get_metric` finds it by.
     function : callable
         `(scores, targets, weights) -> loss`, `(..., n)` -> `(...)`; called with checked input.
     label : str
-        How people write it: `F1`.
+        How it is shown: `F1`.
     explanation : str
         One sentence.
     known_as : (float, float)
-        The value people know when the loss is 0, and when it is 1: `(1, 0)` for F1, `(0, 1)` for an error rate.
+        The value shown when the loss is 0, and when it is 1: `(1, 0)` for F1, `(0, 1)` for an error rate.
     thresholded : bool
-        Whether the loss depends on where scores are cut.
+        Whether the loss depends on a threshold.
     counts : callable, optional
         For a thresholded metric of confusion counts, or of the counts of every class: the loss from the counts. It
-        makes the search of a threshold, or of offsets, exact.
+        makes the search for a threshold, or for offsets, exact.
     best_function : callable, optional
-        For a thresholded metric without confusion counts: the loss at the best threshold, or offsets, it can find.
+        For a thresholded metric without confusion counts: the loss at the best threshold, or offsets, found.
     takes_weights : bool
         Whether rows may weigh differently.
     bounded : bool
         Whether the loss is known to lie in [0, 1].
     costly : bool
-        Whether every set costs a call of somebody's function, so that it is asked sparingly.
+        Whether every set costs a call of a user's function, so that calls are kept few.
     task : Task
-        What is predicted: which shapes scores and targets have, and what targets may be.
+        What is predicted: the shapes of scores and targets, and which targets are valid.
     view : str, optional
-        How a surrogate looks at a set, by its name in `views.py`; as suits the task if not given.
+        How a surrogate sees a set, a name in `views.py`; by default that of the task.
     columns : tuple of str
-        What the metric looks at beside labels and scores: names of columns of the targets.
+        Names of the columns of the targets, after the label, that the metric needs.
     top_rows : bool
-        Whether at the best threshold the loss depends on the few rows of the highest scores alone, as of precision.
+        Whether at the best threshold the loss depends only on the few rows of the highest scores, as for precision.
 
     Examples
     --------
@@ -92,51 +90,58 @@ class Metric:
 
     @property
     def higher_is_better(self) -> bool:
-        """Whether people want the value they know to be high."""
+        """Whether a high value is good."""
         return self.known_as[0] > self.known_as[1]
 
     @property
     def best(self) -> Metric:
-        """The same metric at the best threshold, or offsets, of the set itself; one that needs none is its own."""
+        """The same metric at the best threshold, or offsets, of each set; itself if it does not depend on one."""
         if not self.thresholded:
             return self
-        counted = partial(formulas.at_best, counts=self.counts) if self.counts else None
+        counted = partial(at_best, counts=self.counts) if self.counts else None
         function = self.best_function or counted
         if function is None:
             raise ValueError(f"metric: {self.name!r} has no best-threshold form: no counts, no best_function")
-        cut = "offsets" if self.task.outputs else "threshold"
+        choice = "offsets" if self.task.outputs else "threshold"
         return replace(
             self,
             name=f"best_{self.name}",
             function=function,
             label=f"best {self.label}",
-            explanation=f"{self.explanation.rstrip('.')}, at the best {cut} of the set itself.",
+            explanation=f"{self.explanation.rstrip('.')}, at the best {choice} of the set itself.",
             thresholded=False,
             counts=None,
             best_function=None,
         )
 
     def trained(self, form: str) -> Metric:
-        """Return the form a surrogate imitates: at the best threshold of each set, or at zero.
+        """Return the form that a surrogate imitates: at the best threshold of each set, or at zero.
 
-        What decides between several outputs is tuned only afterwards: the search is long, and each has a bias to learn.
+        Offsets of several outputs are tuned only after training: the search is slow, and each output has a bias.
         """
         return self.best if form == "best" and not self.task.outputs else self
 
+    def check_losses(self, losses: Tensor) -> None:
+        """Raise a ValueError if a loss is not finite, or outside the bounds that the metric claims."""
+        valid = (losses >= -1e-6) & (losses <= 1 + 1e-6) if self.bounded else losses.isfinite()
+        if not bool(valid.all()):
+            expected = "a loss from 0 to 1" if self.bounded else "a finite loss"
+            raise ValueError(f"metric: expected {expected} from {self.name!r}, got {losses[~valid][0].item()}")
+
     def value(self, loss: Any) -> Any:
-        """Turn a loss into the value people know; the only place where the sign flips."""
+        """Turn a loss into the value shown; the only place where the sign flips."""
         at_zero, at_one = self.known_as
         return at_zero + (at_one - at_zero) * loss
 
     def shown(self, loss: Any) -> str:
-        """Write a loss as people know it: `F1 0.6900`."""
+        """Write a loss as label and value: `F1 0.6900`."""
         return f"{self.label} {float(self.value(loss)):.4f}"
 
 
 def checked_sets(
     scores: Any, targets: Any, weights: Any = None, task: Task = BINARY
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return tensors of one shape and device, or raise an error that names the argument, the expectation, the value."""
+    """Return tensors of one shape and device; errors name the argument, what was expected, and the value."""
     scores = _tensor("scores", scores)
     if scores.ndim == 0:
         raise ValueError("scores: expected at least one axis, the rows of a set on the last, got a single number")
@@ -146,22 +151,59 @@ def checked_sets(
         scores = scores.to(counting_dtype(scores))
     targets = task.coded(_tensor("targets", targets), scores)
     columns = targets.shape[-1:] if task.several and not task.outputs else ()
-    targets = _spread("targets", targets, torch.Size((*scores.shape, *columns)), scores.device)
-    if not bool(scores.sum().isfinite()) and not bool(scores.isfinite().all()):  # a sum needs no room
+    targets = _broadcast("targets", targets, torch.Size((*scores.shape, *columns)), scores.device)
+    if not bool(scores.sum().isfinite()) and not bool(scores.isfinite().all()):  # a sum needs no memory
         raise ValueError(f"scores: expected finite numbers, got {_first(scores, ~scores.isfinite())}")
-    doubtful = targets.split(PART) if targets.dtype != torch.bool or task.several else ()
-    if any(bool(task.invalid(part).any()) for part in doubtful):
+    unchecked = targets.split(ROWS_PER_PART) if targets.dtype != torch.bool or task.several else ()
+    if any(bool(task.invalid(part).any()) for part in unchecked):
         raise ValueError(f"targets: expected {task.expected}, got {_first(targets, task.invalid(targets))}")
     if weights is not None:
-        weights = _spread("weights", _tensor("weights", weights), task.rows(scores).shape, scores.device)
-        wrong = ~(weights >= 0) | ~weights.isfinite()
-        if bool(wrong.any()):
-            raise ValueError(f"weights: expected finite numbers of at least 0, got {_first(weights, wrong)}")
+        weights = _broadcast("weights", _tensor("weights", weights), task.rows(scores).shape, scores.device)
+        invalid = ~(weights >= 0) | ~weights.isfinite()
+        if bool(invalid.any()):
+            raise ValueError(f"weights: expected finite numbers of at least 0, got {_first(weights, invalid)}")
     return scores, targets, weights
 
 
+def broadcast_sets(
+    scores: Tensor, targets: Tensor, weights: Tensor | None, task: Task = BINARY
+) -> tuple[Tensor, Tensor]:
+    """Return targets and weights in the shape of scores that carry a gradient; no value leaves its device."""
+    if not isinstance(scores, Tensor) or not isinstance(targets, Tensor):
+        raise TypeError(f"scores, targets: expected tensors, got {type(scores).__name__}, {type(targets).__name__}")
+    if not scores.is_floating_point() or scores.ndim < task.axes:
+        form = "(..., n, c)" if task.outputs else "(..., n)"
+        raise ValueError(f"scores: expected real numbers, {form}, got {scores.dtype} of shape {tuple(scores.shape)}")
+    if scores.shape[-1] == 1:
+        raise ValueError(
+            f"scores: expected the rows of a set on the last axis, (..., n), got the shape {tuple(scores.shape)}; "
+            "the output of a model with one unit is model(x)[..., 0]"
+        )
+    targets, rows = task.coded(targets, scores), task.rows(scores)
+    weights = torch.ones_like(rows) if weights is None else weights
+    columns = targets.shape[-1:] if task.several and not task.outputs else ()
+    full = torch.Size((*scores.shape, *columns))
+    for name, tensor, shape in (("targets", targets, full), ("weights", weights, rows.shape)):
+        if tensor.ndim == 0 or tensor.shape != shape[-tensor.ndim :]:
+            raise ValueError(f"{name}: expected the shape of scores, {tuple(shape)}, got {tuple(tensor.shape)}")
+    # On other devices looking at the values would block, so there they are checked only by `refine`.
+    if targets.device.type == "cpu" and not torch.compiler.is_compiling():
+        _check_values(targets, weights, task)
+    return targets.expand(full), weights.expand_as(rows)
+
+
+def _check_values(targets: Tensor, weights: Tensor, task: Task = BINARY) -> None:
+    """Raise a ValueError if a target is invalid, or a weight negative or not a number."""
+    invalid = task.invalid(targets)
+    if bool(invalid.any()):
+        raise ValueError(f"targets: expected {task.expected}, got {targets[invalid][0].item()}")
+    negative = ~(weights >= 0)
+    if bool(negative.any()):
+        raise ValueError(f"weights: expected numbers of at least 0, got {weights[negative][0].item()}")
+
+
 def _tensor(name: str, values: Any) -> Tensor:
-    """Turn what people hold rows in (lists, arrays, series) into a tensor; a tensor stays as it is."""
+    """Return lists, arrays or series as a tensor; a tensor stays as it is."""
     if not isinstance(values, Tensor):
         try:
             array = np.asarray(values)
@@ -169,7 +211,7 @@ def _tensor(name: str, values: Any) -> Tensor:
             raise ValueError(f"{name}: expected sets of equal length, got a ragged {type(values).__name__}") from None
         if array.dtype.kind not in "biuf":
             raise TypeError(f"{name}: expected real numbers, got {array.dtype} from {type(values).__name__}")
-        # A copy, for torch takes no array that is reversed, read-only (as pandas gives) or of another byte order.
+        # A copy: torch takes no array that is reversed, read-only (as pandas gives) or of another byte order.
         plain = {"b": np.bool_, "i": np.int64, "u": np.float64}.get(array.dtype.kind, array.dtype.newbyteorder("="))
         values = torch.from_numpy(np.array(array, dtype=np.float64 if array.dtype.itemsize > 8 else plain))
     tensor: Tensor = values
@@ -178,11 +220,11 @@ def _tensor(name: str, values: Any) -> Tensor:
     return tensor
 
 
-def _spread(name: str, values: Tensor, shape: torch.Size, device: torch.device) -> Tensor:
+def _broadcast(name: str, values: Tensor, shape: torch.Size, device: torch.device) -> Tensor:
     values = values.to(device)
     if values.shape == shape:
         return values
-    # Leading axes may spread; rows may not, for a column beside a row would silently become sets of one row each.
+    # Leading axes may broadcast, rows may not: a column beside a row would silently become sets of one row each.
     if values.shape[-1:] == shape[-1:] and values.ndim <= len(shape):
         try:
             return values.expand(shape)
@@ -192,17 +234,39 @@ def _spread(name: str, values: Tensor, shape: torch.Size, device: torch.device) 
     raise ValueError(f"{name}: expected the shape of scores {expected}, or its last axes, got {got}")
 
 
-def _first(values: Tensor, wrong: Tensor) -> str:
-    where = tuple(int(i) for i in wrong.nonzero()[0])
+def _first(values: Tensor, invalid: Tensor) -> str:
+    where = tuple(int(i) for i in invalid.nonzero()[0])
     return f"{values[where].item()} at index {where if len(where) > 1 else where[0]}"
 
 
-def whole_number(name: str, value: Any) -> int:
-    """Return a setting that counts something, or raise an error that quotes it."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = float("nan")
+def integer_setting(name: str, value: Any) -> int:
+    """Return the setting of a metric that counts something, or raise an error that quotes it."""
+    number = _real(value)
     if isinstance(value, bool) or not 1 <= number <= 1e6 or number != int(number):
-        raise ValueError(f"{name}: expected a whole number from 1 to 1000000, got {value!r}")
+        raise ValueError(f"{name}: expected an integer from 1 to 1000000, got {value!r}")
     return int(number)
+
+
+def number_setting(name: str, value: Any, low: float, high: float) -> float:
+    """Return the setting of a metric that is a number above `low` and at most `high`, or raise an error."""
+    number = _real(value)
+    if isinstance(value, bool) or not low < number <= high:
+        raise ValueError(f"{name}: expected a number above {low:g} and at most {high:g}, got {value!r}")
+    return number
+
+
+def _real(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return float("nan")
+
+
+def loss_name(loss: Callable[..., Tensor]) -> str:
+    """Return the name of the metric of a formula: `f1` for `f1_loss`."""
+    return loss.__name__.removesuffix("_loss")
+
+
+def short(number: float) -> str:
+    """Write a number in the fewest digits that parse to it."""
+    return repr(number).removesuffix(".0")

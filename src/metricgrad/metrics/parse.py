@@ -1,126 +1,238 @@
-"""What a metric may be written as: a name, an expression, one of scikit-learn's, or a function in a user's file."""
+"""Metrics written as text: arithmetic over `tp fp fn tn`, a function of scikit-learn, or an object in a user's file.
+
+An expression is parsed against a whitelist and never executed. Only `object_in_file` runs code, and only `get_metric`
+with `allow_files=True` calls it: a model folder from elsewhere must never import a file.
+"""
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import inspect
+import math
+import operator
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import numpy as np
-from sklearn import metrics
+import torch
+from torch import Tensor
 
-from metricgrad.metrics.callable import as_metric, as_passed, borrow, direction_of, passed_to
-from metricgrad.metrics.calls import Passed
-from metricgrad.metrics.expressions import expression_metric, is_expression
-from metricgrad.metrics.registry import SKLEARN_NAMES, Metric, check_length, get_metric
+from metricgrad.metrics.adapters import compare_values
+from metricgrad.metrics.confusion import Confusion, at_zero
+from metricgrad.metrics.metric import Metric
 
-SKLEARN = "sklearn.metrics."
-EXTREMES: dict[Passed, tuple[float, float]] = {
-    "labels": (0.0, 1.0),
-    "probabilities": (0.01, 0.99),
-    "scores": (-1.0, 1.0),
-}
-"""What a function is passed of a row that is surely negative, and of one that is surely positive."""
-SHARES = (0.05, 0.3, 0.5, 0.8)
-"""Of positives, in sets of which a function is asked which way is better."""
+SKLEARN_PREFIX = "sklearn.metrics."
+MAX_EXPRESSION_LENGTH = 300
+MAX_POWER = 10
+COUNT_NAMES = Confusion._fields
 
 
-def read_metric(spec: Any, run_code: bool = False) -> Metric:
-    """Take a metric in any form, as text too.
+def sklearn_function(spec: str) -> Callable[..., Any]:
+    """Return a function of scikit-learn by its full name, `"sklearn.metrics.cohen_kappa_score"`."""
+    from sklearn import metrics  # only here: it takes longer to import than all of this package
 
-    Parameters
-    ----------
-    spec : str, Metric, torchmetrics object, scorer or callable
-        `"f1"`; `"1 - (5*tp - fp)/(5*(tp+fn))"`, an expression; `"sklearn.metrics.cohen_kappa_score"`;
-        `"my_metrics.py:profit"`, in a file: a function `(y_true, y_pred)` or `(y_true, y_score)`, a scorer, a
-        torchmetrics object or a `Metric`. A function is passed labels if its second argument is called `y_pred`. Which
-        way is better is told by an attribute `higher_is_better`, by a name that ends in `_score`, `_loss` or `_error`,
-        or else by comparing sets in which all is right with sets in which all is wrong.
-    run_code : bool
-        Whether a file may be run. Only what a user asks for on the command line is, never what a model folder names.
-
-    Returns
-    -------
-    Metric
-    """
-    if not isinstance(spec, str):
-        return as_metric(spec)
-    check_length(spec)
-    if ".py:" in spec:
-        if not run_code:
-            raise ValueError(f"metric: expected one that needs no code run, got {spec!r}; give the metric itself")
-        return _of_file(spec)
-    if spec.startswith(SKLEARN):
-        return _of_sklearn(spec)
-    return expression_metric(spec) if is_expression(spec) else get_metric(spec)
-
-
-def _of_sklearn(spec: str) -> Metric:
-    name = spec.removeprefix(SKLEARN)
-    if name in SKLEARN_NAMES:
-        return get_metric(SKLEARN_NAMES[name])
-    function = getattr(metrics, name, None) if name in metrics.__all__ else None
+    name = spec.removeprefix(SKLEARN_PREFIX)
+    function: Any = getattr(metrics, name, None) if name in metrics.__all__ else None
     arguments = list(inspect.signature(function).parameters)[:2] if inspect.isfunction(function) else []
-    if function is None or len(arguments) < 2 or arguments[0] not in ("y_true", "y1"):
-        raise ValueError(f"metric: expected a function (y_true, ...) of {SKLEARN[:-1]}, got {spec!r}")
-    return _called(function, spec)
+    if len(arguments) < 2 or arguments[0] not in ("y_true", "y1"):
+        raise ValueError(f"metric: expected a function (y_true, ...) of {SKLEARN_PREFIX[:-1]}, got {spec!r}")
+    return function  # type: ignore[no-any-return]
 
 
-def _of_file(spec: str) -> Metric:
+def object_in_file(spec: str) -> Any:
+    """Run a file of Python, `"path/to/file.py:name"`, and return the metric or callable of that name in it."""
     path, _, name = spec.rpartition(":")
     if not Path(path).is_file():
-        raise ValueError(f"metric: expected a file of Python, got {path!r}, which is not there")
+        raise ValueError(f"metric: expected a Python file, got {path!r}, which does not exist")
     module_spec = importlib.util.spec_from_file_location(Path(path).stem, path)
     if module_spec is None or module_spec.loader is None:
-        raise ValueError(f"metric: expected a file of Python, got {path!r}")
+        raise ValueError(f"metric: expected a Python file, got {path!r}")
     module = importlib.util.module_from_spec(module_spec)
     try:
         module_spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         raise ValueError(f"metric: {path} cannot be run: {type(error).__name__}: {error}") from error
     found = getattr(module, name, None)
-    if isinstance(found, Metric):
-        return found
     if not callable(found):
-        there = [other for other, value in vars(module).items() if _own(value, module) or isinstance(value, Metric)]
-        raise ValueError(f"metric: expected a function in {path}, got {name!r}; there are {', '.join(there) or 'none'}")
-    return borrow(found, spec) or _called(found, spec)
+        known = [other for other, value in vars(module).items() if _is_metric_of(module, value)]
+        raise ValueError(f"metric: expected a function in {path}, got {name!r}; there are {', '.join(known) or 'none'}")
+    return found
 
 
-def _own(value: Any, module: ModuleType) -> bool:
-    return inspect.isfunction(value) and value.__module__ == module.__name__
+def _is_metric_of(module: ModuleType, value: Any) -> bool:
+    own = inspect.isfunction(value) and value.__module__ == module.__name__
+    return own or isinstance(value, Metric)
 
 
-def _called(function: Callable[..., Any], spec: str) -> Metric:
-    """Make a metric of a function by the names it goes by."""
-    name = str(getattr(function, "__name__", spec))
-    passed, higher = passed_to(function), getattr(function, "higher_is_better", None)
-    if higher is None:
-        higher = direction_of(name)
-    if higher is None:
-        higher = _by_trial(function, name, EXTREMES[passed])
-    return as_passed(function, passed, bool(higher), name, spec)
+# ---- expressions ---------------------------------------------------------------------------------------------------
 
 
-def _by_trial(function: Callable[..., Any], name: str, said: tuple[float, float]) -> bool:
-    """Say whether sets in which all is right have the higher value than sets in which all is wrong."""
-    found = set()
-    for share in SHARES:
-        y = (np.arange(200) < 200 * share).astype(np.int64)
-        right, wrong = np.array(said)[y], np.array(said)[1 - y]
-        if said == (0.0, 1.0):
-            right, wrong = right.astype(np.int64), wrong.astype(np.int64)
-        try:
-            best, worst = float(function(y, right)), float(function(y, wrong))
-        except Exception as error:
-            raise ValueError(f"metric: {name} cannot be called: {type(error).__name__}: {error}") from error
-        found.add(best > worst if best != worst else None)
-    if found not in ({True}, {False}):
+def _divided(part: Tensor, whole: Tensor) -> Tensor:
+    return torch.where(whole != 0, part / torch.where(whole != 0, whole, 1.0), 0.0)
+
+
+OPERATORS: dict[type[ast.AST], Callable[..., Tensor]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: _divided,
+    ast.Pow: operator.pow,
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+}
+FUNCTIONS: dict[str, tuple[int, Callable[..., Tensor]]] = {
+    "abs": (1, torch.abs),
+    "sqrt": (1, lambda value: value.clamp(min=0).sqrt()),
+    "min": (2, torch.minimum),
+    "max": (2, torch.maximum),
+}
+"""Functions that may be called: the number of arguments, and the implementation."""
+
+
+def is_expression(text: str) -> bool:
+    """Whether a text contains one of the four counts."""
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return any(word in COUNT_NAMES for word in text.replace("(", " ").replace(")", " ").split())
+    return any(isinstance(node, ast.Name) and node.id in COUNT_NAMES for node in ast.walk(tree))
+
+
+def expression_metric(text: str) -> Metric:
+    """Make a metric of an expression; weights, a best-threshold form and an exact threshold come at no extra cost.
+
+    The four counts are shares of all rows by weight, so they add up to one and sets of any size are comparable:
+    `5*tp - fp` is the profit per row. Division by 0 gives 0. Which way is better is decided by comparing sets
+    predicted correctly with sets predicted incorrectly.
+
+    Parameters
+    ----------
+    text : str
+        Numbers, `tp fp fn tn`, `+ - * / **`, `abs sqrt min max` and brackets.
+
+    Returns
+    -------
+    Metric
+
+    Examples
+    --------
+    >>> metric = expression_metric("2*tp / (2*tp + fp + fn)")
+    >>> metric.higher_is_better
+    True
+    >>> metric.shown(metric([0.3, -0.2, 1.5, -1.0], [1, 1, 0, 0]))
+    '2*tp / (2*tp + fp + fn) 0.5000'
+    """
+    text = " ".join(text.split())
+    higher = compare_values(text, *_trial_of(text))
+    counts = Expression(text, -1.0 if higher else 1.0)
+    return Metric(
+        text,
+        partial(at_zero, counts=counts),
+        text,
+        f"{text}, of shares of all rows.",
+        (0.0, -1.0) if higher else (0.0, 1.0),
+        thresholded=True,
+        counts=counts,
+        bounded=False,
+    )
+
+
+@dataclass(frozen=True)
+class Expression:
+    """The loss of confusion counts that an expression defines, times a sign."""
+
+    text: str
+    sign: float
+
+    def __call__(self, counts: Confusion) -> Tensor:
+        """Return the loss of every set."""
+        return self.sign * evaluate_expression(self.text, counts)
+
+
+def evaluate_expression(text: str, counts: Confusion) -> Tensor:
+    """Return the value of an expression for every set: four times `(...)` -> `(...)`."""
+    total = counts.tp + counts.fp + counts.fn + counts.tn
+    shares = dict(zip(COUNT_NAMES, (_divided(count, total) for count in counts), strict=True))
+    value = _value(expression_tree(text), shares).expand_as(counts.tp)
+    if not bool(value.isfinite().all()):
+        raise ValueError(f"metric: expected finite numbers of {text!r}, got {value[~value.isfinite()][0]:g}")
+    return value
+
+
+@lru_cache
+def expression_tree(text: str) -> ast.expr:
+    """Return the syntax tree of an expression, or raise an error that names what is not allowed."""
+    if len(text) > MAX_EXPRESSION_LENGTH:
         raise ValueError(
-            f"metric: expected to know which way is better, got {name!r}, which does not tell sets in which all is "
-            f"right from sets in which all is wrong; give it an attribute, {name}.higher_is_better = True or False"
+            f"metric: expected an expression of at most {MAX_EXPRESSION_LENGTH} characters, got {len(text)}"
         )
-    return found == {True}
+    try:
+        tree = ast.parse(text, mode="eval").body
+        _check_node(tree, text)
+    except SyntaxError as error:
+        raise ValueError(
+            f"metric: expected an expression over {' '.join(COUNT_NAMES)}, got {text!r}: {error.msg}"
+        ) from error
+    except (ValueError, RecursionError, MemoryError, OverflowError) as error:
+        message = str(error) if str(error).startswith("metric: ") else f"metric: expected an expression, got {text!r}"
+        raise ValueError(message) from error
+    return tree
+
+
+def _check_node(node: ast.expr, text: str) -> None:
+    """Refuse everything but arithmetic."""
+    parts: list[ast.expr] = []
+    if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
+        parts = [node.left, node.right]
+        if isinstance(node.op, ast.Pow) and not _is_power(node.right):
+            raise ValueError(
+                f"metric: expected integer powers from 0 to {MAX_POWER}, got {ast.unparse(node.right)} in {text!r}"
+            )
+    elif isinstance(node, ast.UnaryOp) and type(node.op) in OPERATORS:
+        parts = [node.operand]
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in FUNCTIONS:
+        parts = list(node.args)
+        count = FUNCTIONS[node.func.id][0]
+        if len(parts) != count or node.keywords or any(isinstance(part, ast.Starred) for part in parts):
+            raise ValueError(f"metric: expected {count} arguments of {node.func.id}, got {ast.unparse(node)!r}")
+    elif not (_is_constant(node) or (isinstance(node, ast.Name) and node.id in COUNT_NAMES)):
+        known = f"numbers, {' '.join(COUNT_NAMES)}, + - * / **, {' '.join(FUNCTIONS)}"
+        raise ValueError(f"metric: expected {known}, got {ast.unparse(node)!r} in {text!r}")
+    for part in parts:
+        _check_node(part, text)
+
+
+def _is_constant(node: ast.expr) -> bool:
+    value = node.value if isinstance(node, ast.Constant) else None
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_power(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and type(node.value) is int and 0 <= node.value <= MAX_POWER
+
+
+def _value(node: ast.expr, shares: dict[str, Tensor]) -> Tensor:
+    if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
+        return shares["tp"].new_tensor(float(node.value))
+    if isinstance(node, ast.Name):
+        return shares[node.id]
+    if isinstance(node, ast.BinOp):
+        return OPERATORS[type(node.op)](_value(node.left, shares), _value(node.right, shares))
+    if isinstance(node, ast.UnaryOp):
+        return OPERATORS[type(node.op)](_value(node.operand, shares))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        return FUNCTIONS[node.func.id][1](*(_value(part, shares) for part in node.args))
+    raise TypeError(f"node: expected a checked one, got {ast.dump(node)}")
+
+
+def _trial_of(text: str) -> tuple[list[float], list[float]]:
+    """Return the values of sets predicted correctly and incorrectly, at several shares of positives."""
+    share = torch.tensor([0.01, 0.1, 0.3, 0.5, 0.7, 0.9], dtype=torch.float64)
+    zero = torch.zeros_like(share)
+    correct = evaluate_expression(text, Confusion(share, zero, zero, 1 - share))
+    incorrect = evaluate_expression(text, Confusion(zero, 1 - share, share, zero))
+    return correct.tolist(), incorrect.tolist()

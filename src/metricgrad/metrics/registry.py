@@ -1,145 +1,62 @@
-"""True losses: what models are judged by, vectorised over sets, in [0, 1], lower is better.
+"""One way from a spec to a metric, `get_metric`, and the names of all built-in metrics.
 
-A metric is called as `metric(scores, targets, weights=None)`, with sets on the last axis: `(..., n)` -> `(...)`.
-Scores are raw reals, targets 0 or 1, weights non-negative; a row of weight zero is as good as absent. For other targets
-than these see `tasks.py`.
-
-What a set that cannot be judged loses (never NaN):
-
-- `auc`, `eer`, `partial_auc`, `mcc` and an empty set under `balanced_error`: 0.5, as chance does;
-- metrics that look for positives (`f1`, `f_beta`, `jaccard`, `precision`, `recall`, `average_precision`,
-  `precision_at`, `recall_at_precision`): 1 where there is nothing to find or nothing was found, as scikit-learn;
-- `balanced_error` with one class: the error of that class; `error_rate` of an empty set: 0.
+A metric is called as `metric(scores, targets, weights=None)`, with sets on the last axis: `(..., n)` -> `(...)`, in
+[0, 1] where it is bounded, lower is better. Scores are raw reals, targets 0 or 1, weights non-negative; a row of weight
+zero is as good as absent. For other targets see `tasks.py`.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
-from metricgrad.metrics import binary_formulas as formulas
-from metricgrad.metrics.binary_formulas import Counts
+from metricgrad.metrics.adapters import adapt, is_sklearn_function
+from metricgrad.metrics.binary import BINARY_ALIASES, BINARY_METRICS, BINARY_PARAMETRIC
+from metricgrad.metrics.binary import auc as auc
+from metricgrad.metrics.binary import average_precision as average_precision
+from metricgrad.metrics.binary import balanced_error as balanced_error
+from metricgrad.metrics.binary import eer as eer
+from metricgrad.metrics.binary import error_rate as error_rate
+from metricgrad.metrics.binary import f1 as f1
+from metricgrad.metrics.binary import f_beta as f_beta
+from metricgrad.metrics.binary import jaccard as jaccard
+from metricgrad.metrics.binary import mcc as mcc
+from metricgrad.metrics.binary import partial_auc as partial_auc
+from metricgrad.metrics.binary import precision as precision
+from metricgrad.metrics.binary import precision_at as precision_at
+from metricgrad.metrics.binary import recall as recall
+from metricgrad.metrics.binary import recall_at_precision as recall_at_precision
+from metricgrad.metrics.callable import name_of
 from metricgrad.metrics.metric import Metric as Metric
 from metricgrad.metrics.metric import checked_sets as checked_sets
-from metricgrad.metrics.multiclass import CLASS_ALIASES, CLASS_FAMILIES, CLASS_METRICS
+from metricgrad.metrics.multiclass import CLASS_ALIASES, CLASS_METRICS, CLASS_PARAMETRIC
 from metricgrad.metrics.multilabel import LABEL_ALIASES, LABEL_METRICS
-from metricgrad.metrics.ranking import QUERY_ALIASES, QUERY_FAMILIES, QUERY_METRICS
-from metricgrad.metrics.regression import REGRESSION_ALIASES, REGRESSION_FAMILIES, REGRESSION_METRICS
+from metricgrad.metrics.parse import (
+    SKLEARN_PREFIX,
+    expression_metric,
+    is_expression,
+    object_in_file,
+    sklearn_function,
+)
+from metricgrad.metrics.ranking import QUERY_ALIASES, QUERY_METRICS, QUERY_PARAMETRIC
+from metricgrad.metrics.regression import REGRESSION_ALIASES, REGRESSION_METRICS, REGRESSION_PARAMETRIC
 from metricgrad.metrics.tasks import BINARY, Task
 
-# ---- the built-in metrics ------------------------------------------------------------------------------------------
-
-
-def _of_counts(
-    name: str, counts: Counts, label: str, explanation: str, known_as: tuple[float, float] = (1, 0)
-) -> Metric:
-    return Metric(name, partial(formulas.at_zero, counts=counts), label, explanation, known_as, True, counts)
-
-
-auc = Metric("auc", formulas.auc_loss, "AUC", "Area under the ROC curve: how often a positive outranks a negative.")
-eer = Metric(
-    "eer",
-    formulas.eer_loss,
-    "EER",
-    "Equal error rate: mean of miss and false-alarm rate where they are nearest.",
-    (0, 1),
+_METRICS = (*BINARY_METRICS, *CLASS_METRICS, *LABEL_METRICS, *QUERY_METRICS, *REGRESSION_METRICS)
+_PARAMETRIC: tuple[Callable[..., Metric], ...] = (
+    *BINARY_PARAMETRIC,
+    *CLASS_PARAMETRIC,
+    *QUERY_PARAMETRIC,
+    *REGRESSION_PARAMETRIC,
 )
-average_precision = Metric(
-    "average_precision",
-    formulas.average_precision_loss,
-    "AP",
-    "Average precision: mean precision at each positive found.",
-)
-error_rate = _of_counts(
-    "error_rate", formulas.error_rate_loss, "error rate", "Share of rows classified wrongly (MCR).", (0, 1)
-)
-f1 = _of_counts("f1", partial(formulas.f_beta_loss, beta=1.0), "F1", "Harmonic mean of precision and recall.")
-mcc = _of_counts(
-    "mcc", formulas.mcc_loss, "MCC", "Matthews correlation coefficient; the loss is (1 - MCC) / 2.", (1, -1)
-)
-jaccard = _of_counts(
-    "jaccard", formulas.jaccard_loss, "Jaccard", "Positives found, over positives and false alarms (IoU)."
-)
-balanced_error = _of_counts(
-    "balanced_error", formulas.balanced_error_loss, "balanced error", "Mean of miss rate and false-alarm rate.", (0, 1)
-)
-precision = replace(
-    _of_counts("precision", formulas.precision_loss, "precision", "Share of rows called positive that are."),
-    top_rows=True,
-)
-recall = _of_counts("recall", formulas.recall_loss, "recall", "Share of positive rows that are found.")
-
-
-def f_beta(beta: float = 2.0) -> Metric:
-    """F-measure in which recall counts `beta` times as much as precision."""
-    beta = _within("beta", beta, 0, 1e6)
-    counts = partial(formulas.f_beta_loss, beta=beta)
-    explanation = f"F-measure; recall counts {beta:g} times as much as precision."
-    return _of_counts(f"f_beta({_brief(beta)})", counts, f"F{beta:g}", explanation)
-
-
-def partial_auc(max_fpr: float = 0.05) -> Metric:
-    """Area under the ROC curve up to a false-alarm rate, standardised as scikit-learn does (chance is 0.5)."""
-    max_fpr = _within("max_fpr", max_fpr, 0, 1)
-    explanation = f"Area under the ROC curve up to a false-alarm rate of {max_fpr:g}, standardised (chance is 0.5)."
-    function = partial(formulas.partial_auc_loss, max_fpr=max_fpr)
-    return Metric(f"partial_auc({_brief(max_fpr)})", function, f"pAUC@{max_fpr:g}", explanation)
-
-
-def precision_at(fraction: float = 0.02) -> Metric:
-    """Precision among the highest-scored fraction of the rows by weight; a cut through ties takes their average."""
-    fraction = _within("fraction", fraction, 0, 1)
-    explanation = f"Share of positives among the top {fraction:.3g} of the rows (by weight)."
-    function = partial(formulas.precision_at_loss, fraction=fraction)
-    return Metric(f"precision_at({_brief(fraction)})", function, f"P@{fraction:g}", explanation)
-
-
-def recall_at_precision(precision: float = 0.9) -> Metric:
-    """The largest recall any threshold reaches while keeping at least this precision."""
-    precision = _within("precision", precision, 0, 1)
-    explanation = f"Largest recall of any threshold with a precision of at least {precision:g}."
-    function = partial(formulas.recall_at_precision_loss, precision=precision)
-    return Metric(f"recall_at_precision({_brief(precision)})", function, f"R@P{precision:g}", explanation)
-
-
-def _within(name: str, value: Any, low: float, high: float) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = float("nan")
-    if not low < number <= high:
-        raise ValueError(f"{name}: expected a number above {low:g} and at most {high:g}, got {value!r}")
-    return number
-
-
-def _brief(number: float) -> str:
-    """Write a number as short as finds the same metric again."""
-    return repr(number).removesuffix(".0")
-
-
-BINARY_METRICS = (auc, eer, average_precision, error_rate, f1, mcc, jaccard, balanced_error, precision, recall)
-BINARY_FAMILIES: tuple[Callable[..., Metric], ...] = (f_beta, partial_auc, precision_at, recall_at_precision)
-TASK_METRICS = (*CLASS_METRICS, *LABEL_METRICS, *QUERY_METRICS, *REGRESSION_METRICS)
-TASK_FAMILIES = (*CLASS_FAMILIES, *QUERY_FAMILIES, *REGRESSION_FAMILIES)
-PLAIN = {metric.name: metric for metric in (*BINARY_METRICS, *TASK_METRICS)}
-FAMILIES = {family.__name__: family for family in (*BINARY_FAMILIES, *TASK_FAMILIES)}
-ALIASES = {
-    "mcr": "error_rate",
-    "accuracy": "error_rate",
-    "ap": "average_precision",
-    "jac": "jaccard",
-    "iou": "jaccard",
-    "roc_auc": "auc",
-    "balanced_accuracy": "balanced_error",
-    **CLASS_ALIASES,
-    **LABEL_ALIASES,
-    **QUERY_ALIASES,
-    **REGRESSION_ALIASES,
-}
+PLAIN_METRICS = {metric.name: metric for metric in _METRICS}
+PARAMETRIC_METRICS = {make.__name__: make for make in _PARAMETRIC}
+"""Metrics with a setting, such as `partial_auc(0.05)`."""
+ALIASES = {**BINARY_ALIASES, **CLASS_ALIASES, **LABEL_ALIASES, **QUERY_ALIASES, **REGRESSION_ALIASES}
 WELL_KNOWN = {
     "accuracy": ("accuracy", "Share of rows classified correctly; the loss is the error rate."),
     "balanced_accuracy": ("balanced accuracy", "Mean recall of the two classes; the loss is the balanced error."),
@@ -149,7 +66,7 @@ WELL_KNOWN = {
         "Mean recall of the classes; the loss is the balanced error.",
     ),
 }
-"""Aliases by which a loss is known the other way round, with label and explanation: high is good."""
+"""Aliases under which high is good although their metric is an error: label and explanation."""
 SKLEARN_NAMES = {
     "accuracy_score": "accuracy",
     "average_precision_score": "average_precision",
@@ -161,8 +78,8 @@ SKLEARN_NAMES = {
     "recall_score": "recall",
     "roc_auc_score": "auc",
 }
-"""Functions of scikit-learn that are built in here: the same numbers, for many sets at once."""
-SUGGESTED = {
+"""Functions of scikit-learn that are built in: the same numbers, for many sets at once."""
+SUGGESTIONS = {
     **SKLEARN_NAMES,
     "auroc": "auc",
     "auprc": "average_precision",
@@ -176,8 +93,8 @@ SUGGESTED = {
     "top_k_accuracy_score": "top_k_error",
     "zero_one_loss": "error_rate",
 }
-"""Names that others use, and what is nearest to them here."""
-SMOOTH = (
+"""Names that other packages use, and the nearest built-in ones."""
+SMOOTH_METRICS = (
     "brier_score",
     "brier_score_loss",
     "cross_entropy",
@@ -191,69 +108,114 @@ SMOOTH = (
     "root_mean_squared_error",
 )
 """Metrics that have a gradient, and so need no surrogate."""
-LONGEST = 1_000
-"""Characters of a metric written as text; the message about a longer one would be as long."""
+MAX_SPEC_LENGTH = 1_000
+"""Characters of a metric written as text; error messages quote it."""
 PAPER = ("auc", "eer", "average_precision", "error_rate", "f1", "mcc", "jaccard")
 """The seven losses of the paper, in the order of its Table 2."""
 
 
 def builtin_metrics(task: Task | None = BINARY) -> list[Metric]:
-    """Return the built-in metrics of a task, or of all, families at their usual setting."""
-    known = [*PLAIN.values(), *(family() for family in FAMILIES.values())]
-    return [metric for metric in known if task in (None, metric.task)]
+    """Return the built-in metrics of a task, or of all, those with a setting at its default."""
+    metrics = [*PLAIN_METRICS.values(), *(make() for make in PARAMETRIC_METRICS.values())]
+    return [metric for metric in metrics if task in (None, metric.task)]
 
 
 def listed_metrics() -> dict[str, Metric]:
-    """Return every built-in metric by the name to ask for it; a loss comes after the metric it is better known as."""
+    """Return every built-in metric by name; an error comes after the metric it is better known as."""
     listed: dict[str, Metric] = {}
     for metric in builtin_metrics(None):
-        known = [alias for alias in WELL_KNOWN if ALIASES[alias] == metric.name]
-        listed |= {name: get_metric(name) for name in (*known, metric.name)}
+        aliases = [alias for alias in WELL_KNOWN if ALIASES[alias] == metric.name]
+        listed |= {name: named_metric(name) for name in (*aliases, metric.name)}
     return listed
 
 
-def get_metric(name: str) -> Metric:
-    """Find a metric by name: `"f1"`, `"best_f1"`, `"partial_auc(0.05)"`, or an alias of the paper such as `"mcr"`.
+# ---- from a spec to a metric ---------------------------------------------------------------------------------------
 
-    Those of other tasks are found too: `"macro_f1"` is one of classes, `"ndcg(10)"` of rankings.
+
+def get_metric(spec: Any, *, allow_files: bool = False) -> Metric:
+    """Return the metric that a spec stands for.
+
+    Parameters
+    ----------
+    spec : str, Metric, torchmetrics object, scorer or callable
+        A name (`"f1"`, `"best_f1"`, `"partial_auc(0.05)"`, `"macro_f1"`, `"ndcg(10)"`, or an alias such as `"mcr"`); an
+        expression over confusion counts (`"(5*tp - fp) / (5*(tp + fn))"`); a function of scikit-learn, itself or by
+        name (`"sklearn.metrics.cohen_kappa_score"`); a scorer; a torchmetrics object; a function with an attribute
+        `higher_is_better` (for any other see `black_box`); or a `Metric`, which is returned as it is.
+    allow_files : bool
+        Whether the spec may be an object in a file of Python, `"my_metrics.py:profit"`, which is then run. Pass True
+        only for what the user typed, never for what a file or a model folder contains.
+
+    Returns
+    -------
+    Metric
+
+    Examples
+    --------
+    >>> get_metric("mcr")
+    Metric(name='error_rate')
+    >>> get_metric("2*tp / (2*tp + fp + fn)").higher_is_better
+    True
     """
-    if callable(name) and not isinstance(name, (type, Metric)):
-        called = getattr(name, "__name__", type(name).__name__)
+    if isinstance(spec, Metric):
+        return spec
+    if isinstance(spec, str):
+        return _from_text(spec, allow_files)
+    if not callable(spec) or isinstance(spec, type):
         raise TypeError(
-            f"metric: expected a name, got the callable {called!r}; wrap it: black_box({called}, higher_is_better=True)"
+            f"metric: expected a name, a Metric, a torchmetrics object, a scorer or a callable, got {spec!r}"
         )
-    if not isinstance(name, str):
-        raise TypeError(f"metric: expected a name, got {type(name).__name__}")
-    check_length(name)
-    spelt = re.sub(r"@([\d.]+)$", r"(\1)", name.lower().replace(" ", ""))
-    head, bracket, settings = spelt.partition("(")
-    plain = head.replace("-", "_") + bracket + settings
+    builtin = SKLEARN_NAMES.get(name_of(spec)) if is_sklearn_function(spec) else None
+    return named_metric(builtin) if builtin else adapt(spec)
+
+
+def _from_text(text: str, allow_files: bool) -> Metric:
+    if len(text) > MAX_SPEC_LENGTH:
+        raise ValueError(f"metric: expected a text of at most {MAX_SPEC_LENGTH:,} characters, got {len(text):,}")
+    if ".py:" in text:
+        if not allow_files:
+            raise ValueError(f"metric: expected one that needs no code run, got {text!r}; give the metric itself")
+        found = object_in_file(text)
+        return found if isinstance(found, Metric) else adapt(found, text, by_trial=True)
+    if text.startswith(SKLEARN_PREFIX):
+        builtin = SKLEARN_NAMES.get(text.removeprefix(SKLEARN_PREFIX))
+        return named_metric(builtin) if builtin else adapt(sklearn_function(text), text, by_trial=True)
+    return expression_metric(text) if is_expression(text) else named_metric(text)
+
+
+def named_metric(name: str) -> Metric:
+    """Return a built-in metric by its name or alias."""
+    spelled = re.sub(r"@([\d.]+)$", r"(\1)", name.lower().replace(" ", ""))
+    head, bracket, setting = spelled.partition("(")
+    plain = head.replace("-", "_") + bracket + setting
     if plain.startswith("best_"):
-        return get_metric(plain.removeprefix("best_")).best
+        return named_metric(plain.removeprefix("best_")).best
     if plain in WELL_KNOWN:
         label, explanation = WELL_KNOWN[plain]
-        return replace(PLAIN[ALIASES[plain]], label=label, explanation=explanation, known_as=(1, 0))
+        return replace(PLAIN_METRICS[ALIASES[plain]], label=label, explanation=explanation, known_as=(1, 0))
     plain = ALIASES.get(plain, plain)
-    if plain in PLAIN:
-        return PLAIN[plain]
+    if plain in PLAIN_METRICS:
+        return PLAIN_METRICS[plain]
     call = re.fullmatch(r"(\w+?)(?:\(([^()]*)\))?", plain)
-    if call and call[1] in FAMILIES:
-        return FAMILIES[call[1]](*([call[2]] if call[2] else []))
+    if call and call[1] in PARAMETRIC_METRICS:
+        return PARAMETRIC_METRICS[call[1]](*([call[2]] if call[2] else []))
     raise ValueError(f"metric: unknown name {name!r}; {_hint(plain.partition('(')[0])}")
 
 
-def check_length(text: str) -> None:
-    """Refuse a metric written as a text that is too long, without repeating it."""
-    if len(text) > LONGEST:
-        raise ValueError(f"metric: expected a text of at most {LONGEST:,} characters, got {len(text):,}")
+def as_metric(spec: Any) -> Metric:
+    """Return `get_metric(spec)`; deprecated."""
+    warnings.warn("as_metric is deprecated: call get_metric, which takes the same", DeprecationWarning, stacklevel=2)
+    return get_metric(spec)
 
 
 def _hint(wanted: str) -> str:
-    """Return what to say of a name that is not known: what is meant, perhaps, or what there is."""
+    """Return the advice for an unknown name: what may be meant, or what there is."""
     wanted = wanted.removeprefix("neg_")
-    if wanted in SMOOTH:
+    if wanted in SMOOTH_METRICS:
         return "it has a gradient, so it needs no surrogate and is not built in: train on it directly"
-    names = {name: name for name in (*PLAIN, *FAMILIES, *ALIASES)} | SUGGESTED
+    names = {name: name for name in (*PLAIN_METRICS, *PARAMETRIC_METRICS, *ALIASES)} | SUGGESTIONS
     near = difflib.get_close_matches(wanted, names, n=3, cutoff=0.5)
-    meant = list(dict.fromkeys(names[name] for name in ([wanted] if wanted in SUGGESTED else near)))
-    return f"did you mean {' or '.join(meant)}?" if meant else f"known: {', '.join([*PLAIN, *FAMILIES])}"
+    meant = list(dict.fromkeys(names[name] for name in ([wanted] if wanted in SUGGESTIONS else near)))
+    return (
+        f"did you mean {' or '.join(meant)}?" if meant else f"known: {', '.join([*PLAIN_METRICS, *PARAMETRIC_METRICS])}"
+    )

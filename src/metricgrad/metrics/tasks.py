@@ -1,15 +1,14 @@
-"""Tasks: what is predicted. Each says what targets may be, and which sets tell a model anything.
+"""Tasks: what is predicted, which targets are valid, and from which sets a model can learn.
 
-One shape rule serves all. Rows of a set lie on the axis `n`: scores are `(..., n)`, or with several outputs
-`(..., n, c)`; targets hold what a metric must know of a row, `(..., n)`, or several such numbers, `(..., n, t)`;
-weights are `(..., n)`, and a row of weight zero is as good as absent, which pads sets of unequal size. A loss is
-`(...)`.
+Rows of a set lie on the axis `n`: scores are `(..., n)`, or with several outputs `(..., n, c)`; targets are `(..., n)`,
+or with several numbers per row `(..., n, t)`; weights are `(..., n)`, and a row of weight zero is as good as absent,
+which pads sets of unequal size. A loss is `(...)`.
 
 | task | scores | targets |
 |---|---|---|
 | `binary` | `(..., n)` | 0 or 1 |
-| `columns` | `(..., n)` | 0 or 1, then numbers of at least 0 that the metric looks at: `(..., n, t)` |
-| `multiclass` | `(..., n, c)` | 1 for the class of the row, else 0: `(..., n, c)`; or its number: `(..., n)` |
+| `columns` | `(..., n)` | 0 or 1, then numbers of at least 0 that the metric needs: `(..., n, t)` |
+| `multiclass` | `(..., n, c)` | 1 for the class of the row, else 0: `(..., n, c)`; or its index: `(..., n)` |
 | `multilabel` | `(..., n, c)` | 1 for every label the row has, else 0: `(..., n, c)` |
 | `ranking` | `(..., n)` | grades of at least 0; a set is a query |
 | `regression` | `(..., n)` | finite numbers |
@@ -32,17 +31,17 @@ class Task:
     Parameters
     ----------
     name : str
-        What it is called.
+        Its name.
     outputs : bool
         Whether scores have an axis of outputs, `(..., n, c)`.
     several : bool
         Whether targets have an axis of their own, `(..., n, t)`.
     expected : str
-        What targets may be, for errors.
+        Which targets are valid, for error messages.
     invalid : callable
         Mask of invalid targets: `(..., n)` or `(..., n, t)` -> the same shape.
     informative : callable
-        `(targets, weights)` -> of every set, whether a model can learn from it: `(...)`.
+        `(targets, weights)` -> mask of the sets that a model can learn from: `(...)`.
     """
 
     name: str
@@ -63,33 +62,33 @@ class Task:
         return self.name in ("binary", "columns", "multiclass")
 
     def coded(self, targets: Tensor, scores: Tensor) -> Tensor:
-        """Return targets as a metric takes them: numbers of classes, `(..., n)`, become ones and zeros."""
-        numbers = not targets.is_floating_point() and targets.dtype != torch.bool
-        if self.name != "multiclass" or not numbers or targets.shape != scores.shape[:-1]:
+        """Return targets as a metric takes them: indices of classes, `(..., n)`, become one-hot."""
+        integers = not targets.is_floating_point() and targets.dtype != torch.bool
+        if self.name != "multiclass" or not integers or targets.shape != scores.shape[:-1]:
             return targets
         classes = scores.shape[-1]
-        wrong = (targets < 0) | (targets >= classes)
-        if bool(wrong.any()):
-            raise ValueError(f"targets: expected numbers of classes below {classes}, got {targets[wrong][0].item()}")
+        invalid = (targets < 0) | (targets >= classes)
+        if bool(invalid.any()):
+            raise ValueError(f"targets: expected indices of classes below {classes}, got {targets[invalid][0].item()}")
         return one_hot(targets.long(), classes).to(scores.dtype)
 
     def label(self, targets: Tensor) -> Tensor:
-        """Return what a hand-made loss of single scores is given as targets: those without their columns."""
+        """Return the targets without their columns, as hand-made losses take them."""
         return targets[..., 0] if self.several and not self.outputs else targets
 
     def rows(self, scores: Tensor) -> Tensor:
-        """Return one number a row, in the shape weights have: `(..., n)`."""
+        """Return one score per row, in the shape of weights: `(..., n)`."""
         return scores[..., 0] if self.outputs else scores
 
     def strata(self, targets: Tensor) -> Tensor | None:
-        """Return which rows are alike when sets are drawn, `(rows,)`: by label or number of class; None if all are."""
+        """Return the stratum of every row for drawing sets, `(rows,)`: its label or class, if there are classes."""
         if not self.classes:
             return None
         return targets.argmax(-1).unique(return_inverse=True)[1] if self.outputs else self.label(targets)
 
 
 def two_classes(targets: Tensor, weights: Tensor) -> Tensor:
-    """Say of every set whether both classes weigh anything in it: `(..., n)` -> `(...)`."""
+    """Mask of the sets with rows of both classes: `(..., n)` -> `(...)`."""
     present, positive = weights > 0, targets == 1
     return (present & positive).any(-1) & (present & ~positive).any(-1)
 
@@ -99,18 +98,18 @@ def _two_of_columns(targets: Tensor, weights: Tensor) -> Tensor:
 
 
 def _several_classes(targets: Tensor, weights: Tensor) -> Tensor:
-    """Say of every set whether two classes weigh anything in it: `(..., n, c)` -> `(...)`."""
+    """Mask of the sets with rows of at least two classes: `(..., n, c)` -> `(...)`."""
     return ((targets == 1) & (weights > 0).unsqueeze(-1)).any(-2).sum(-1) > 1
 
 
 def _some_label(targets: Tensor, weights: Tensor) -> Tensor:
-    """Say of every set whether some label is there and not everywhere: `(..., n, c)` -> `(...)`."""
+    """Mask of the sets in which some label is present but not in all rows: `(..., n, c)` -> `(...)`."""
     present = (weights > 0).unsqueeze(-1)
     return (((targets == 1) & present).any(-2) & ((targets != 1) & present).any(-2)).any(-1)
 
 
 def _unequal(targets: Tensor, weights: Tensor) -> Tensor:
-    """Say of every set whether its targets differ: `(..., n)` -> `(...)`."""
+    """Mask of the sets whose targets differ: `(..., n)` -> `(...)`."""
     present = weights > 0
     targets = targets if targets.is_floating_point() else targets.double()  # integers have no infinity
     highest = targets.masked_fill(~present, -torch.inf).amax(-1)
@@ -122,9 +121,9 @@ def _neither(targets: Tensor) -> Tensor:
 
 
 def _not_columns(targets: Tensor) -> Tensor:
-    wrong = ~(targets >= 0) | ~targets.isfinite()
-    wrong[..., 0] = _neither(targets[..., 0])
-    return wrong
+    invalid = _not_grades(targets)
+    invalid[..., 0] = _neither(targets[..., 0])
+    return invalid
 
 
 def _not_one_hot(targets: Tensor) -> Tensor:

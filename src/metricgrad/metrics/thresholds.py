@@ -1,4 +1,4 @@
-"""The best threshold of a metric: exact, over every cut the scores allow, and always between two scores."""
+"""The best decision of a metric on a set: a threshold, always between two scores, or offsets of several outputs."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from metricgrad.metrics.binary_formulas import Counts
-from metricgrad.metrics.callable import as_metric
-from metricgrad.metrics.confusion import Confusion, confusion_parts, descending_order
-from metricgrad.metrics.registry import checked_sets
-
-FEW = 100
+from metricgrad.metrics.class_offsets import COSTLY_TRIALS, TRIALS, OffsetSearch
+from metricgrad.metrics.confusion import Confusion, Counts, confusion_parts, descending_order
+from metricgrad.metrics.metric import Metric, checked_sets
+from metricgrad.metrics.registry import get_metric
+from metricgrad.metrics.tasks import MULTILABEL
 
 
 @torch.no_grad()
 def best_threshold(metric: Any, scores: Any, targets: Any, weights: Any = None) -> float:
-    """Return the threshold that loses least under a thresholded metric; `scores >= threshold` is called positive.
+    """Return the threshold of the lowest loss; rows with `scores >= threshold` are called positive.
 
     Exact for metrics of confusion counts: all midpoints between neighbouring scores, and both extremes, are tried at
     once. A black box is tried at the midpoints nearest to 100 quantiles, one call each. Of equally good thresholds the
@@ -28,7 +28,7 @@ def best_threshold(metric: Any, scores: Any, targets: Any, weights: Any = None) 
     Parameters
     ----------
     metric : str, Metric or callable
-        One that has a threshold; for any other the answer is 0.
+        Whatever `get_metric` takes; 0 is returned for a metric that does not depend on a threshold.
     scores, targets, weights : array-like
         One set, `(n,)`.
 
@@ -42,7 +42,7 @@ def best_threshold(metric: Any, scores: Any, targets: Any, weights: Any = None) 
     >>> best_threshold(f1, [0.0, 0.5, 0.25, 1.0], [0, 0, 1, 1])
     0.125
     """
-    metric = as_metric(metric)
+    metric = get_metric(metric)
     if not metric.thresholded:
         return 0.0
     scores, targets, weights = checked_sets(scores, targets, weights, metric.task)
@@ -53,15 +53,15 @@ def best_threshold(metric: Any, scores: Any, targets: Any, weights: Any = None) 
     scores = scores.double()
     ranked = scores[descending_order(scores)]
     if metric.counts is not None:
-        return _between(ranked, _best_cut(metric.counts, confusion_parts(scores, targets, weights)))
-    cuts = torch.linspace(0, len(ranked), min(FEW, len(ranked) + 1)).round().long().unique().tolist()
-    thresholds = list(dict.fromkeys(_between(ranked, cut) for cut in cuts))
+        return _threshold_between(ranked, _best_cut(metric.counts, confusion_parts(scores, targets, weights)))
+    cuts = torch.linspace(0, len(ranked), min(TRIALS, len(ranked) + 1)).round().long().unique().tolist()
+    thresholds = list(dict.fromkeys(_threshold_between(ranked, cut) for cut in cuts))
     losses = torch.stack([metric(scores - threshold, targets, weights) for threshold in thresholds])
     return thresholds[int(losses.argmin())]
 
 
 def _best_cut(counts: Counts, parts: Iterable[Confusion]) -> int:
-    """Return the number of the first point of a curve where least is lost."""
+    """Return the index of the first point of a curve with the lowest loss."""
     before, cut, least = 0, 0, math.inf
     for part in parts:
         losses = counts(part)
@@ -72,8 +72,8 @@ def _best_cut(counts: Counts, parts: Iterable[Confusion]) -> int:
     return cut
 
 
-def _between(ranked: torch.Tensor, cut: int) -> float:
-    """Return a threshold that calls the `cut` highest scores positive, or where ties forbid it, those above them."""
+def _threshold_between(ranked: torch.Tensor, cut: int) -> float:
+    """Return a threshold that calls the `cut` highest scores positive, or those above a tie at the cut."""
     highest, lowest = float(ranked[0]), float(ranked[-1])
     margin = max(highest / len(ranked) - lowest / len(ranked), 1e-6 * max(1.0, abs(highest), abs(lowest)))
     above = ranked[ranked > ranked[cut]] if cut < len(ranked) else ranked
@@ -84,11 +84,60 @@ def _between(ranked: torch.Tensor, cut: int) -> float:
     upper, lower = float(above[-1]), float(ranked[cut])
     gap = upper - lower
     middle = lower + gap / 2 if math.isfinite(gap) else lower / 2 + upper / 2
-    # Between neighbouring floats there is nothing: the upper one itself is the only threshold that parts them.
+    # Between adjacent floats there is no other: only the upper one separates them.
     return middle if lower < middle < upper else upper
 
 
 def _finite(threshold: float, score: float) -> float:
-    """Stay within the numbers there are, unless the score is already the last of them."""
+    """Keep a threshold finite, unless the score itself is the largest float."""
     last = math.copysign(sys.float_info.max, threshold)
     return threshold if math.isfinite(threshold) or score == last else last
+
+
+@torch.no_grad()
+def best_offsets(metric: Any, scores: Any, targets: Any, weights: Any = None) -> Tensor:
+    """Return the offsets, one per class or label, of the lowest loss when added to the scores of a set.
+
+    The class of the highest score is then predicted, or each label whose score is at least 0. The search goes class by
+    class, the rarest first, starting from zero until none improves, at most ten times over all. Each step is exact for
+    metrics of counts: every offset that changes a prediction is tried at once; for other metrics, and black boxes,
+    quantiles are tried. The result is deterministic, and loses no more than no offsets do.
+
+    Parameters
+    ----------
+    metric : str, Metric or callable
+        Whatever `get_metric` takes, of several classes or labels; zeros are returned if it does not depend on offsets.
+    scores, targets, weights : array-like
+        One set: `(n, c)`, `(n, c)` and `(n,)`.
+
+    Returns
+    -------
+    Tensor
+        `(c,)`, in float64, in which it has to be added; the mean over classes is zero.
+
+    Examples
+    --------
+    >>> scores = [[2.0, 0.0], [2.0, 1.0], [1.0, 0.5], [3.0, 0.0]]
+    >>> best_offsets("macro_f1", scores, [0, 1, 1, 0])
+    tensor([-0.7500,  0.7500], dtype=torch.float64)
+    """
+    metric = get_metric(metric)
+    if not metric.task.outputs:
+        raise ValueError(
+            f"metric: expected one of several classes or labels, got {metric.name!r} of one score a row, which has a "
+            "threshold instead"
+        )
+    scores, targets, weights = checked_sets(scores, targets, weights, metric.task)
+    if scores.ndim != 2:
+        raise ValueError(f"scores: expected one set, (n, c), got the shape {tuple(scores.shape)}")
+    if not scores.numel():
+        raise ValueError(f"scores: expected at least one row, got the shape {tuple(scores.shape)}")
+    if not metric.thresholded:
+        return torch.zeros(scores.shape[-1], dtype=torch.float64)
+    return offset_search(metric).search(scores, targets, weights)[0].cpu().double()
+
+
+def offset_search(metric: Metric) -> OffsetSearch:
+    """Return the search for the offsets of a metric of several outputs."""
+    trials = COSTLY_TRIALS if metric.costly else TRIALS
+    return OffsetSearch(metric.function, metric.task == MULTILABEL, metric.counts, trials)

@@ -13,8 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from metricgrad.metrics.callable import as_metric
-from metricgrad.metrics.registry import Metric, checked_sets, error_rate
+from metricgrad.metrics.registry import Metric, checked_sets, error_rate, get_metric
 from metricgrad.metrics.thresholds import best_threshold
 
 PERCENTILES = tuple(range(100))
@@ -45,7 +44,7 @@ class Protocol:
 
     def measured(self, metric: Any) -> Metric:
         """Return what is measured under the name of a metric, in training and in scoring."""
-        metric = as_metric(metric)
+        metric = get_metric(metric)
         return self.instead.get(metric.name, metric)
 
     def score(

@@ -1,7 +1,7 @@
-"""A black box of labels as a function of its four counts, learned from some calls, so that it need not be asked again.
+"""An emulator of a black box of labels: a function of the four confusion counts, fitted to some calls.
 
-What a function says of labels depends on nothing but how many rows of each class are called positive, unless it minds
-their order or throws dice. Learned as such, it judges a set at every threshold, and rows that weigh differently.
+The value of a function of labels depends only on how many rows of each class are called positive, unless it depends on
+their order or on chance. As a function of counts it covers every threshold and weighted rows at no further calls.
 """
 
 from __future__ import annotations
@@ -14,29 +14,25 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from metricgrad.metrics import binary_formulas as formulas
-from metricgrad.metrics.binary_formulas import ratio
-from metricgrad.metrics.confusion import Confusion, confusion_curve
+from metricgrad.metrics.confusion import Confusion, at_zero, confusion_curve, ratio
 from metricgrad.metrics.metric import Metric
-from metricgrad.surrogate.synthetic import BroadSets
+from metricgrad.surrogate.network import Progress
+from metricgrad.surrogate.synthetic import GROUP_SIZE, BroadSets
 
-ASKED = 1_600
-"""Calls to learn from."""
-CHECKED = 400
-"""Calls to see whether it was learned."""
-EXPLAINED = 0.9
-"""Share of the variance of those that has to be explained: dice leave some of it, an order that matters most."""
-SIZE = 400
-"""Rows in a set that is asked about; as in the sets of the default recipe."""
-KIN = 8
-WIDTH = 64
-STEPS = 1_500
-BATCH = 256
-RATE = 5e-3
+CALLS_TO_FIT = 1_600
+CALLS_TO_CHECK = 400
+MIN_EXPLAINED = 0.9
+"""Share of the variance of the checked calls that has to be explained; chance leaves some of it, row order most."""
+ROWS_PER_SET = 400
+"""As in the sets of the default recipe."""
+HIDDEN_WIDTH = 64
+FITTING_STEPS = 1_500
+BATCH_SIZE = 256
+LEARNING_RATE = 5e-3
 
 
-class LearnedCounts(nn.Module):
-    """The loss of confusion counts, as a small network of the rates they make: `(...)` -> `(...)`.
+class CountEmulator(nn.Module):
+    """The loss of confusion counts as a small network of their rates: `(...)` -> `(...)`.
 
     Parameters
     ----------
@@ -46,7 +42,7 @@ class LearnedCounts(nn.Module):
     Attributes
     ----------
     explained : Tensor
-        Share of the variance of losses it was not fitted to that it explains.
+        Share of the variance that it explains of losses it was not fitted to.
     """
 
     explained: Tensor
@@ -59,8 +55,9 @@ class LearnedCounts(nn.Module):
         super().__init__()
         self.bounded = bounded
         features = len(rates(Confusion(*torch.ones(4))))
+        width = HIDDEN_WIDTH
         self.network = nn.Sequential(
-            nn.Linear(features, WIDTH), nn.GELU(), nn.Linear(WIDTH, WIDTH), nn.GELU(), nn.Linear(WIDTH, 1)
+            nn.Linear(features, width), nn.GELU(), nn.Linear(width, width), nn.GELU(), nn.Linear(width, 1)
         )
         for name, start in (("centre", torch.zeros(features)), ("scale", torch.ones(features))):
             self.register_buffer(name, start)
@@ -68,23 +65,23 @@ class LearnedCounts(nn.Module):
             self.register_buffer(name, torch.tensor(number))
 
     @property
-    def learned(self) -> bool:
-        """Whether it can stand for the function."""
-        return float(self.explained) >= EXPLAINED
+    def is_accurate(self) -> bool:
+        """Whether it can replace the function."""
+        return float(self.explained) >= MIN_EXPLAINED
 
     def forward(self, c: Confusion) -> Tensor:
         """Return the loss of counts."""
         losses: Tensor = self.level + self.spread * self.raw(rates(c))
         return losses.clamp(0, 1) if self.bounded else losses
 
-    def raw(self, known: Tensor) -> Tensor:
+    def raw(self, inputs: Tensor) -> Tensor:
         """Return standardised losses from rates, `(..., features)` -> `(...)`."""
-        raw: Tensor = self.network((known.to(self.centre.dtype) - self.centre) * self.scale)[..., 0]
+        raw: Tensor = self.network((inputs.to(self.centre.dtype) - self.centre) * self.scale)[..., 0]
         return raw
 
 
 def rates(c: Confusion) -> Tensor:
-    """Return what counts say whatever the size of the set, plainly and as logarithms: `(...)` -> `(..., 18)`."""
+    """Return rates that do not depend on the size of the set, and logarithms of some: `(...)` -> `(..., 18)`."""
     positives, negatives = c.tp + c.fn, c.fp + c.tn
     rows, called = positives + negatives, c.tp + c.fp
     found, alarmed = ratio(c.tp, positives), ratio(c.fp, negatives)
@@ -98,37 +95,38 @@ def rates(c: Confusion) -> Tensor:
     return torch.stack((*plain, *((rate + 1e-3).log() / 3 for rate in logarithms)), -1)
 
 
-def fit_counts(metric: Metric, seed: int = 0) -> LearnedCounts:
-    """Ask a metric of labels about random sets cut somewhere, one call each, and learn what it says from the counts."""
+def fit_counts(metric: Metric, seed: int = 0, progress: Progress | None = None) -> CountEmulator:
+    """Call a metric of labels on random sets at random thresholds, one call each, and fit an emulator to the losses."""
     generator = torch.Generator().manual_seed(seed)
-    scores, targets, counts = _cut_somewhere(ASKED + CHECKED, generator)
+    scores, targets, counts = _random_cuts(CALLS_TO_FIT + CALLS_TO_CHECK, generator)
     losses = metric(scores, targets).float()
-    level, spread = losses[:ASKED].mean(), losses[:ASKED].std()
+    level, spread = losses[:CALLS_TO_FIT].mean(), losses[:CALLS_TO_FIT].std()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        learned = LearnedCounts(metric.bounded)
+        emulator = CountEmulator(metric.bounded)
     if not float(spread) > 1e-9 * max(float(level.abs()), 1e-9):
-        return learned.requires_grad_(False)
-    known = rates(counts).float()
-    learned.centre.copy_(known[:ASKED].mean(0))
-    learned.scale.copy_(1 / known[:ASKED].std(0).clamp(min=1e-3))
-    learned.level.copy_(level)
-    learned.spread.copy_(spread)
+        return emulator.requires_grad_(False)
+    inputs = rates(counts).float()
+    emulator.centre.copy_(inputs[:CALLS_TO_FIT].mean(0))
+    emulator.scale.copy_(1 / inputs[:CALLS_TO_FIT].std(0).clamp(min=1e-3))
+    emulator.level.copy_(level)
+    emulator.spread.copy_(spread)
     wanted = (losses - level) / spread
-    _follow(learned, known[:ASKED], wanted[:ASKED], generator)
+    _fit(emulator, inputs[:CALLS_TO_FIT], wanted[:CALLS_TO_FIT], generator, progress)
     with torch.no_grad():
-        missed = learned.raw(known[ASKED:]) - wanted[ASKED:]
-    learned.explained.copy_(1 - missed.square().mean() / wanted[ASKED:].var())
-    return learned.requires_grad_(False)
+        missed = emulator.raw(inputs[CALLS_TO_FIT:]) - wanted[CALLS_TO_FIT:]
+    emulator.explained.copy_(1 - missed.square().mean() / wanted[CALLS_TO_FIT:].var())
+    return emulator.requires_grad_(False)
 
 
-def _cut_somewhere(sets: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Confusion]:
-    """Draw random sets, each cut where some number of its positives is found: scores, targets `(sets, n)`, counts."""
-    drawn = BroadSets(weighted=False)(sets // KIN, KIN, SIZE, generator)
+def _random_cuts(sets: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Confusion]:
+    """Draw random sets, cut at a random number of true positives: scores, targets `(sets, n)`, counts."""
+    drawn = BroadSets(weighted=False)(sets // GROUP_SIZE, GROUP_SIZE, ROWS_PER_SET, generator)
     scores = drawn.scores.double()
     curve = confusion_curve(scores, drawn.targets)
-    wanted = (torch.rand(sets, 1, generator=generator) * (curve.fn[:, :1] + 2)).floor() - 1  # -1 calls nothing positive
-    cut = torch.where(wanted < 0, 0, (curve.tp <= wanted).sum(-1, keepdim=True).clamp(max=SIZE))
+    # -1: nothing is called positive
+    wanted = (torch.rand(sets, 1, generator=generator) * (curve.fn[:, :1] + 2)).floor() - 1
+    cut = torch.where(wanted < 0, 0, (curve.tp <= wanted).sum(-1, keepdim=True).clamp(max=ROWS_PER_SET))
     counts = Confusion(*(column.gather(-1, cut)[..., 0] for column in curve))
     ranked = scores.sort(-1, descending=True).values
     least = ranked.gather(-1, ((counts.tp + counts.fp).long().unsqueeze(-1) - 1).clamp(min=0))
@@ -136,22 +134,30 @@ def _cut_somewhere(sets: int, generator: torch.Generator) -> tuple[Tensor, Tenso
     return torch.where(nothing, -1.0, scores - least), drawn.targets, counts
 
 
-def _follow(learned: LearnedCounts, known: Tensor, wanted: Tensor, generator: torch.Generator) -> None:
-    optimizer = torch.optim.Adam(learned.network.parameters(), RATE, fused=True)
-    for step in range(STEPS):
-        optimizer.param_groups[0]["lr"] = RATE * (1 + math.cos(math.pi * step / STEPS)) / 2
-        rows = torch.randint(len(wanted), (BATCH,), generator=generator)
+def _fit(
+    emulator: CountEmulator,
+    inputs: Tensor,
+    wanted: Tensor,
+    generator: torch.Generator,
+    progress: Progress | None,
+) -> None:
+    optimizer = torch.optim.Adam(emulator.network.parameters(), LEARNING_RATE, fused=True)
+    for step in range(FITTING_STEPS):
+        optimizer.param_groups[0]["lr"] = LEARNING_RATE * (1 + math.cos(math.pi * step / FITTING_STEPS)) / 2
+        rows = torch.randint(len(wanted), (BATCH_SIZE,), generator=generator)
         optimizer.zero_grad()
-        F.l1_loss(learned.raw(known[rows]), wanted[rows]).backward()
+        F.l1_loss(emulator.raw(inputs[rows]), wanted[rows]).backward()
         optimizer.step()
+        if progress and step % 50 == 49:
+            progress("fitting the metric's counts", step + 1, FITTING_STEPS)
 
 
-def in_counts(metric: Metric, learned: LearnedCounts) -> Metric:
-    """Return a metric that says what was learned of another: at no cost, at every threshold, with weights."""
+def emulated(metric: Metric, emulator: CountEmulator) -> Metric:
+    """Return a metric with its function replaced by an emulator: no calls, every threshold, with weights."""
     return replace(
         metric,
-        function=partial(formulas.at_zero, counts=learned),
-        counts=learned,
+        function=partial(at_zero, counts=emulator),
+        counts=emulator,
         best_function=None,
         takes_weights=True,
         costly=False,

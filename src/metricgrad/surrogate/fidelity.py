@@ -1,20 +1,44 @@
-"""Where does the metric itself point? Its gradient, smoothed, by probing; and whether a surrogate points there too."""
+"""How well a surrogate follows its metric: its values, and its gradient against the smoothed gradient of the metric."""
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from scipy.stats import rankdata, spearmanr
 from torch import Tensor
 
-from metricgrad.metrics.registry import Metric
+from metricgrad.metrics.metric import Metric
 from metricgrad.metrics.tasks import Task
-from metricgrad.surrogate.loss import SurrogateLoss
+from metricgrad.surrogate.network import Surrogate
 
-WIDTH = 0.2
+if TYPE_CHECKING:
+    from metricgrad.surrogate.loss import SurrogateLoss
+
+PROBE_WIDTH = 0.2
 """How far a probe moves scores, in units of their spread in the set."""
-PAIRS = 64
-"""Probes, each taken forth and back."""
+PROBE_PAIRS = 64
+"""Probes, each in both directions."""
+
+
+@torch.no_grad()
+def measure_fidelity(surrogate: Surrogate, metric: Metric, sets: tuple[Tensor, Tensor, Tensor]) -> dict[str, float]:
+    """Return mean gap, Spearman correlation (NaN where all sets have one loss) and the spread of the true losses.
+
+    Where many sets have exactly the same loss, no surrogate without ties correlates fully: `ceiling` is the highest
+    possible Spearman correlation.
+    """
+    parts = zip(*(column.split(256) for column in sets), strict=True)  # thousands of sets at once would fill memory
+    true, smooth = metric(*sets).cpu().numpy(), torch.cat([surrogate(*part) for part in parts]).cpu().numpy()
+    constant = len(true) < 2 or not (np.ptp(true) and np.ptp(smooth))
+    return {
+        "gap": float(np.abs(true - smooth).mean()) if len(true) else math.nan,
+        "spearman": math.nan if constant else float(spearmanr(true, smooth).statistic),
+        "spread": float(true.std()) if len(true) else math.nan,
+        "ceiling": math.nan if constant else float(rankdata(true).std() / np.arange(len(true)).std()),
+    }
 
 
 @torch.no_grad()
@@ -24,8 +48,8 @@ def smoothed_gradients(
     targets: Tensor,
     weights: Tensor | None = None,
     *,
-    pairs: int = PAIRS,
-    width: float = WIDTH,
+    pairs: int = PROBE_PAIRS,
+    width: float = PROBE_WIDTH,
     generator: torch.Generator | None = None,
 ) -> Tensor:
     """Return two independent estimates of the gradient of a metric, smoothed by noise on the scores.
@@ -33,11 +57,11 @@ def smoothed_gradients(
     Parameters
     ----------
     metric : Metric
-        What to probe; `2 * pairs` calls for every set.
+        The metric to probe; `2 * pairs` calls for every set.
     scores, targets, weights : tensor of shape (sets, n)
-        Where.
+        The sets.
     pairs : int
-        Probes, half of them for either estimate.
+        Probes, half of them for each estimate.
     width : float
         Noise in units of the spread of each set.
     generator : torch.Generator, optional
@@ -58,7 +82,7 @@ def smoothed_gradients(
 
 
 def spread_of(scores: Tensor, task: Task, weights: Tensor | None = None) -> Tensor:
-    """Return the standard deviation of the scores of every set, with axes to spread over it; padding does not count."""
+    """Return the standard deviation of the scores of every set, broadcastable to it; padding does not count."""
     if task.outputs or weights is None or bool((weights > 0).all()):
         return scores.std((-2, -1) if task.outputs else -1, keepdim=True)
     present = (weights > 0).to(scores.dtype)
@@ -74,7 +98,7 @@ def gradient_cosine(
     weights: Tensor | None = None,
     **probes: Any,
 ) -> float:
-    """Return the cosine between where a surrogate points and where its smoothed metric does; NaN if that is nowhere.
+    """Return the cosine between the gradients of a surrogate and of its smoothed metric; NaN if that is zero.
 
     The noise of probing does not lower it: the length of the metric's gradient comes from two independent estimates.
 
@@ -89,13 +113,13 @@ def gradient_cosine(
     """
     leaf = scores.detach().clone().requires_grad_()
     with torch.enable_grad():
-        (own,) = torch.autograd.grad(loss.surrogate(leaf, targets, weights).sum(), leaf)
+        (gradient,) = torch.autograd.grad(loss.surrogate(leaf, targets, weights).sum(), leaf)
     one, other = smoothed_gradients(loss.metric, scores.detach(), targets, weights, **probes)
-    # Sets count alike, whatever the size of their scores; a gradient is as much larger as they are smaller.
+    # Sets count the same whatever the scale of their scores, to which gradients are inversely proportional.
     spread = spread_of(scores.detach(), loss.metric.task, weights)
-    own, one, other = (gradient * spread for gradient in (own, one, other))
+    gradient, one, other = (each * spread for each in (gradient, one, other))
     length = (one * other).sum()
-    if not float(length) > 0 or not float(own.norm()) > 0:
+    if not float(length) > 0 or not float(gradient.norm()) > 0:
         return float("nan")
-    cosine = (own * (one + other)).sum() / 2 / (own.norm() * length.sqrt())
+    cosine = (gradient * (one + other)).sum() / 2 / (gradient.norm() * length.sqrt())
     return float(cosine.clamp(-1, 1))

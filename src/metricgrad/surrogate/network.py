@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
@@ -12,32 +13,35 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from metricgrad.surrogate.views import VIEWS
+from metricgrad.metrics.metric import Metric
+from metricgrad.surrogate.views import GRADE_LEVELS, TASK_VIEWS, VIEWS
 
-TINY = 1e-12
-STRETCH = 1.5
+EPSILON = 1e-12
+SCORE_STRETCH = 1.5
 """Scores are compressed by asinh(1.5 s) before they are compared with the thresholds of a fixed g."""
-REACH = 2.1
-"""Place of the highest row under `"top"`, just below the highest threshold of a fixed g."""
-NEAREST, FARTHEST = 0.02, 6.0
-"""Distances from the highest score, in standard deviations, between which `"top"` tells rows apart."""
+TOP_POSITION = 2.1
+"""Where `"top"` maps the highest score, just below the highest threshold of a fixed g."""
+MIN_TOP_DISTANCE, MAX_TOP_DISTANCE = 0.02, 6.0
+"""Distances from the highest score, in standard deviations, that `"top"` resolves."""
+Progress = Callable[[str, int, int], None]
+"""Called as `progress(what, done, total)` while something takes long."""
 ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "gelu": nn.GELU}
 
 
 @dataclass(frozen=True)
-class Construction:
+class SurrogateConfig:
     """How a surrogate is built, as data.
 
     Parameters
     ----------
     standardise : {"shift", "scale", "top", "none"}
-        What is done to the scores of a set before g: centred and scaled, only scaled (zero stays zero), measured from
-        the highest score on a logarithmic scale, for metrics that depend on the first few rows, or nothing. Both
-        classes count the same in centre and scale, so that rare positives do not vanish.
+        How the scores of a set are standardised before g: centred and scaled, only scaled (zero stays zero), measured
+        from the highest score on a logarithmic scale, for metrics that depend on the first few rows, or not at all.
+        Both classes count the same in centre and scale, so that rare positives do not vanish.
     g : tuple of int
-        Widths of a learned g; empty for a fixed g: a comb of smooth steps whose means are a smoothed ROC curve.
-    teeth : int
-        Steps of the comb, if g is fixed.
+        Widths of a learned g; empty for a fixed g, a soft ROC curve.
+    thresholds : int
+        Thresholds of the soft ROC curve, if g is fixed.
     h : tuple of int
         Hidden widths of h.
     activation : {"tanh", "gelu"}
@@ -45,16 +49,16 @@ class Construction:
     batch_norm : bool
         Batch norm after the first layer of g.
     link : {"sigmoid", "linear", "leaky_relu"}
-        What the scalar output of h goes through.
+        The output function of h.
     view : str
-        How it looks at a set, by its name in `views.py`: as it is, as one set for each of several outputs, ...
+        How a set is seen, a name in `views.py`: as it is, as one set for each of several outputs, ...
     parts : int
-        How many sets a view tells apart, if it does.
+        How many ordered sets the view makes of one.
     """
 
     standardise: str = "shift"
     g: tuple[int, ...] = ()
-    teeth: int = 64
+    thresholds: int = 64
     h: tuple[int, ...] = (96, 96)
     activation: str = "gelu"
     batch_norm: bool = False
@@ -63,28 +67,54 @@ class Construction:
     parts: int = 1
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain data, for JSON."""
+        """Return plain data for JSON."""
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Construction:
-        """Build from plain data, as `as_dict` gave it."""
+    def from_dict(cls, data: Mapping[str, Any]) -> SurrogateConfig:
+        """Build from the plain data of `as_dict`, of 0.1.0 too, which called thresholds teeth."""
         plain: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
+        if "teeth" in plain:
+            plain["thresholds"] = plain.pop("teeth")
         return cls(**plain)
 
 
-CONSTRUCTIONS = {
-    "default": Construction(),
-    "paper": Construction("none", (30, 30), 0, (10, 10), "tanh", True, "leaky_relu"),
+def config_for(metric: Metric) -> SurrogateConfig:
+    """Return the config of a metric's surrogate: scores are not centred for a metric that depends on zero.
+
+    For regression there is no ROC curve, so g is learned.
+    """
+    view, link = metric.view or TASK_VIEWS[metric.task.name], "sigmoid" if metric.bounded else "linear"
+    if metric.task.name == "regression":
+        return SurrogateConfig("none", (64, 64), 0, (64,), link=link, view=view)
+    parts = {"columns": 1 + len(metric.columns), "ranking": GRADE_LEVELS}.get(metric.task.name, 1)
+    thresholds = 32 if metric.task.outputs else 64  # with a set for every output, 32 are enough
+    standardise = "scale" if metric.thresholded else "top" if metric.top_rows else "shift"
+    return SurrogateConfig(standardise, thresholds=thresholds, link=link, view=view, parts=parts)
+
+
+CONFIGS = {
+    "default": SurrogateConfig(),
+    "paper": SurrogateConfig("none", (30, 30), 0, (10, 10), "tanh", True, "leaky_relu"),
 }
 
 
+def renamed_keyword(
+    construction: SurrogateConfig | str | None, config: SurrogateConfig | str | None
+) -> SurrogateConfig | str | None:
+    """Return the config, also if it was passed by its name in 0.1.0, `construction`."""
+    if construction is None:
+        return config
+    warnings.warn("construction: renamed to config", DeprecationWarning, stacklevel=3)
+    return construction
+
+
 class Surrogate(nn.Module):
-    """Smooth stand-in for a metric: `(..., n)` scores, targets and weights -> `(...)` losses.
+    """A smooth approximation of a metric: `(..., n)` scores, targets and weights -> `(...)` losses.
 
     Parameters
     ----------
-    construction : Construction or {"default", "paper"}
+    config : SurrogateConfig or {"default", "paper"}
         How it is built.
 
     Examples
@@ -94,20 +124,20 @@ class Surrogate(nn.Module):
     torch.Size([8])
     """
 
-    def __init__(self, construction: Construction | str = "default") -> None:
+    def __init__(self, config: SurrogateConfig | str = "default") -> None:
         super().__init__()
-        if isinstance(construction, str):
-            if construction not in CONSTRUCTIONS:
-                raise ValueError(f"construction: expected one of {', '.join(CONSTRUCTIONS)}, got {construction!r}")
-            construction = CONSTRUCTIONS[construction]
-        self.construction, self.view = construction, VIEWS[construction.view]
-        self.g = LearnedMean(construction) if construction.g else CombMean(construction.teeth)
-        activation = ACTIVATIONS[construction.activation]
-        widths = (construction.parts * self.g.width + self.view.sized, *construction.h)
+        if isinstance(config, str):
+            if config not in CONFIGS:
+                raise ValueError(f"config: expected one of {', '.join(CONFIGS)}, got {config!r}")
+            config = CONFIGS[config]
+        self.config, self.view = config, VIEWS[config.view]
+        self.g = LearnedMean(config) if config.g else SoftROC(config.thresholds)
+        activation = ACTIVATIONS[config.activation]
+        widths = (config.parts * self.g.width + self.view.sized, *config.h)
         self.h, self.whole = nn.Sequential(), nn.Sequential()
         for before, after in pairwise(widths):
             self.h.extend([nn.Linear(before, after), activation()])
-        if self.view.parts == "alike":
+        if self.view.parts == "unordered":
             self.whole.extend([nn.Linear(widths[-1], widths[-1]), activation()])
         self.last = nn.Linear(widths[-1], 1)
         self.register_buffer("low", torch.zeros(()))
@@ -121,17 +151,17 @@ class Surrogate(nn.Module):
         return self.judge(self.pool(scores, targets, weights))
 
     def pool(self, scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
-        """Return what is known of every set, the weighted mean of g: `(..., n)` -> `(..., q)`.
+        """Return the pooled features of every set, the weighted mean of g: `(..., n)` -> `(..., q)`.
 
-        Sets that are alike to a view stay apart, `(..., m, q + 1)`, with the share of each.
+        Unordered sets of a view stay separate, `(..., m, q + 1)`, with the share of each.
         """
         seen = self._seen(scores, targets, weights)
         pooled: Tensor = self.g(*self._levelled(*seen))
         if self.view.parts == "one":
             return pooled
-        if self.view.parts == "alike":
+        if self.view.parts == "unordered":
             mass = seen[2].sum(-1, keepdim=True)
-            return torch.cat((pooled, mass / mass.sum(-2, keepdim=True).clamp(min=TINY)), -1)
+            return torch.cat((pooled, mass / mass.sum(-2, keepdim=True).clamp(min=EPSILON)), -1)
         pooled = pooled.flatten(-2)
         if not self.view.sized:
             return pooled
@@ -139,7 +169,7 @@ class Surrogate(nn.Module):
         return torch.cat((pooled, rows.to(pooled.dtype).log() / 4), -1)
 
     def made_ready(self, scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> tuple[Tensor, ...]:
-        """Return what g is given: scores standardised as the construction says, targets, weights that sum to one."""
+        """Return the input of g: scores standardised as configured, targets, weights that sum to one."""
         return self._levelled(*self._seen(scores, targets, weights))
 
     def _seen(self, scores: Tensor, targets: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
@@ -148,17 +178,17 @@ class Surrogate(nn.Module):
         scores, targets = scores.to(dtype), targets.to(dtype)
         rows = scores[..., 0] if self.view.outputs else scores
         weights = torch.ones_like(rows) if weights is None else weights.to(dtype)
-        # What pads a set may be any number, even one whose square is infinite; nothing of it may come through.
+        # Padding may hold any number, even one whose square is infinite; none of it may have an effect.
         present = weights.unsqueeze(-1) > 0 if self.view.outputs else weights > 0
         return self.view.see(scores.where(present, torch.zeros_like(scores)), targets, weights)
 
     def _levelled(self, scores: Tensor, targets: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        weights = weights / weights.sum(-1, keepdim=True).clamp(min=TINY)
-        return standardised(scores, targets, weights, self.construction.standardise), targets, weights
+        weights = weights / weights.sum(-1, keepdim=True).clamp(min=EPSILON)
+        return standardised(scores, targets, weights, self.config.standardise), targets, weights
 
     def judge(self, pooled: Tensor) -> Tensor:
-        """Return the loss from what is known of the set (h): `(..., q)` -> `(...)`."""
-        if self.view.parts == "alike":
+        """Return the losses of pooled sets (h): `(..., q)` -> `(...)`."""
+        if self.view.parts == "unordered":
             pooled, share = pooled[..., :-1], pooled[..., -1:]
             hidden = self.whole((self.h(pooled) * share).sum(-2))
         else:
@@ -166,27 +196,34 @@ class Surrogate(nn.Module):
         return self.low + (self.high - self.low) * self.linked(self.last(hidden)[..., 0])
 
     def linked(self, raw: Tensor) -> Tensor:
-        """Return the scalar output of h through the link."""
-        link = self.construction.link
+        """Apply the output function to the scalar output of h."""
+        link = self.config.link
         return raw.sigmoid() if link == "sigmoid" else F.leaky_relu(raw, 0.2) if link == "leaky_relu" else raw
 
     @property
     def fixed_pool(self) -> bool:
-        """Whether g has nothing to learn, so that a set need be pooled only once however often h is refined."""
-        return not self.construction.g
+        """Whether g has no parameters, so that a set needs to be pooled only once however often h is refined."""
+        return not self.config.g
+
+
+def new_surrogate(config: SurrogateConfig | str, seed: int) -> Surrogate:
+    """Return an unfitted surrogate whose weights depend on the seed only, leaving the global generator as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return Surrogate(config)
 
 
 def meta_loss(surrogate: Tensor, true: Tensor, relational: float = 0.0) -> Tensor:
-    """Return the distance of surrogate losses from true ones, `(..., k)` -> scalar; k sets of one kin.
+    """Return the distance of surrogate losses from true ones, `(..., k)` -> scalar; k sets of one group.
 
-    The paper's L1, plus `relational` times the same for what tells the kin apart, in units of their own spread: a
-    model follows differences between sets, not their level.
+    The paper's L1, plus `relational` times the L1 of the differences within a group, in units of their spread: a model
+    follows differences between sets, not their level.
     """
     error = surrogate - true
     distance = error.abs().mean()
     if relational and error.shape[-1] > 1:
-        apart = (error - error.mean(-1, keepdim=True)).abs()
-        distance = distance + relational * (apart / (true.std(-1, keepdim=True) + 0.005)).mean()
+        centred = (error - error.mean(-1, keepdim=True)).abs()
+        distance = distance + relational * (centred / (true.std(-1, keepdim=True) + 0.005)).mean()
     return distance
 
 
@@ -196,47 +233,47 @@ def standardised(scores: Tensor, targets: Tensor, weights: Tensor, how: str) -> 
         return scores
     positive, negative = class_weights(targets, weights)
     both = positive + negative
-    both = both / both.sum(-1, keepdim=True).clamp(min=TINY)
+    both = both / both.sum(-1, keepdim=True).clamp(min=EPSILON)
     if how in ("shift", "top"):
         scores = scores - (both * scores).sum(-1, keepdim=True)
-    scores = scores * ((both * scores.square()).sum(-1, keepdim=True) + TINY).rsqrt()
+    scores = scores * ((both * scores.square()).sum(-1, keepdim=True) + EPSILON).rsqrt()
     return from_the_top(scores, weights) if how == "top" else scores
 
 
 def from_the_top(scores: Tensor, weights: Tensor) -> Tensor:
     """Spread out the first few rows of each set: scores by the logarithm of their distance from the highest.
 
-    The highest row lies at `REACH` and one at the distance `FARTHEST` at `-REACH`, in the compressed scale of a fixed
-    g; equal scores stay equal, and rows of weight zero do not count.
+    The highest score is mapped to `TOP_POSITION` and one at `MAX_TOP_DISTANCE` to `-TOP_POSITION`, in the compressed
+    scale of a fixed g; equal scores stay equal, and rows of weight zero do not count.
     """
     if not scores.shape[-1]:
         return scores
     highest = scores.masked_fill(weights == 0, -torch.inf).amax(-1, keepdim=True)
     distance = (highest - scores).clamp(min=0)
-    nearest, farthest = math.log(NEAREST), math.log(NEAREST + FARTHEST)
-    place = REACH - 2 * REACH * ((distance + NEAREST).log() - nearest) / (farthest - nearest)
-    return place.sinh() / STRETCH
+    low, high = math.log(MIN_TOP_DISTANCE), math.log(MIN_TOP_DISTANCE + MAX_TOP_DISTANCE)
+    position = TOP_POSITION - 2 * TOP_POSITION * ((distance + MIN_TOP_DISTANCE).log() - low) / (high - low)
+    return position.sinh() / SCORE_STRETCH
 
 
 def class_weights(targets: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     """Return the weights of positives and of negatives, each summing to one (or to zero where there are none)."""
     positive, negative = weights * targets, weights * (1 - targets)
     return (
-        positive / positive.sum(-1, keepdim=True).clamp(min=TINY),
-        negative / negative.sum(-1, keepdim=True).clamp(min=TINY),
+        positive / positive.sum(-1, keepdim=True).clamp(min=EPSILON),
+        negative / negative.sum(-1, keepdim=True).clamp(min=EPSILON),
     )
 
 
 class LearnedMean(nn.Module):
     """Weighted mean of a learned `g(target, score)`, as in the paper."""
 
-    def __init__(self, construction: Construction) -> None:
+    def __init__(self, config: SurrogateConfig) -> None:
         super().__init__()
-        self.width = construction.g[-1]
-        widths = (2, *construction.g)
+        self.width = config.g[-1]
+        widths = (2, *config.g)
         self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(widths))
-        self.norm = nn.BatchNorm1d(widths[1]) if construction.batch_norm else nn.Identity()
-        self.activation = ACTIVATIONS[construction.activation]()
+        self.norm = nn.BatchNorm1d(widths[1]) if config.batch_norm else nn.Identity()
+        self.activation = ACTIVATIONS[config.activation]()
 
     def forward(self, scores: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
         """Pool sets of rows: `(..., n)` -> `(..., q)`."""
@@ -248,19 +285,19 @@ class LearnedMean(nn.Module):
         return (weights.unsqueeze(-2) @ latent).squeeze(-2)
 
 
-class CombMean(nn.Module):
-    """Weighted mean of a fixed g: smooth steps at many thresholds, which is a smoothed ROC curve of the set.
+class SoftROC(nn.Module):
+    """Weighted mean of a fixed g, smooth steps at many thresholds: a soft ROC curve of the set.
 
-    `g(y, s) = (y, y * step_j(s), (1 - y) * step_j(s))` for every tooth j. Of its mean, h is given the rates of each
-    class above and below each tooth as logarithms, the precision at each tooth, and the log-odds of the positives:
+    `g(y, s) = (y, y * step_j(s), (1 - y) * step_j(s))` for every threshold j. From its mean, h gets the logarithms of
+    the rates of each class above and below each threshold, the precision at each, and the log-odds of the positives:
     rare positives and the top of the ranking are then as visible as the rest.
     """
 
-    def __init__(self, teeth: int) -> None:
+    def __init__(self, thresholds: int) -> None:
         super().__init__()
-        self.width = 5 * teeth + 1
-        self.register_buffer("centres", torch.linspace(-2.3, 2.3, teeth), persistent=False)
-        spans = torch.full((teeth,), 0.05)
+        self.width = 5 * thresholds + 1
+        self.register_buffer("centres", torch.linspace(-2.3, 2.3, thresholds), persistent=False)
+        spans = torch.full((thresholds,), 0.05)
         spans[1::4], spans[3::4] = 0.1, 0.25
         self.register_buffer("sharpness", 1 / spans, persistent=False)
 
@@ -268,14 +305,14 @@ class CombMean(nn.Module):
     sharpness: Tensor
 
     def forward(self, scores: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
-        """Pool sets of rows: `(..., n)` -> `(..., 5 * teeth + 1)`."""
+        """Pool sets of rows: `(..., n)` -> `(..., 5 * thresholds + 1)`."""
         share = (weights * targets).sum(-1, keepdim=True)
-        place = (STRETCH * scores).asinh()
-        # One multiplication for (place - centre) * sharpness, and its sum on the way back.
-        slopes = torch.addmm(-self.centres * self.sharpness, place.reshape(-1, 1), self.sharpness.unsqueeze(0))
-        steps = slopes.sigmoid_().view(*place.shape, len(self.centres))
-        found, alarmed = (torch.stack(class_weights(targets, weights), -2) @ steps).unbind(-2)
-        precision = share * found / (share * found + (1 - share) * alarmed + 1e-6)
-        rates = torch.cat((found, alarmed, 1 - found, 1 - alarmed), -1)
-        odds = (share.clamp(min=TINY).log() - (1 - share).clamp(min=TINY).log()).clamp(-8, 8)
+        position = (SCORE_STRETCH * scores).asinh()
+        # (position - centre) * sharpness as one matrix product, and one sum in the backward pass.
+        slopes = torch.addmm(-self.centres * self.sharpness, position.reshape(-1, 1), self.sharpness.unsqueeze(0))
+        steps = slopes.sigmoid_().view(*position.shape, len(self.centres))
+        recall, false_alarm = (torch.stack(class_weights(targets, weights), -2) @ steps).unbind(-2)
+        precision = share * recall / (share * recall + (1 - share) * false_alarm + 1e-6)
+        rates = torch.cat((recall, false_alarm, 1 - recall, 1 - false_alarm), -1)
+        odds = (share.clamp(min=EPSILON).log() - (1 - share).clamp(min=EPSILON).log()).clamp(-8, 8)
         return torch.cat((odds / 4, (rates.clamp(min=0) + 1e-4).log() / 4, precision), -1)

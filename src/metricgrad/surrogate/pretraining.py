@@ -1,33 +1,39 @@
-"""Universal surrogates: a metric learned from random sets, once, whatever the data will be (Eq. 3)."""
+"""Universal surrogates: a metric learned from random sets, once, independent of the data to come (Eq. 3)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, NamedTuple
 
-import numpy as np
 import torch
-from scipy.stats import rankdata, spearmanr
 from torch import Tensor
 
-from metricgrad.metrics.registry import Metric
-from metricgrad.surrogate.network import Construction, Surrogate, meta_loss
-from metricgrad.surrogate.synthetic import RandomSets, Sets
-from metricgrad.surrogate.task_sets import sets_for
-from metricgrad.surrogate.views import LEVELS, OF_TASK
-
-KIN = 8
-Progress = Callable[[str, int, int], None]
-"""Called as `progress(what, done, total)`."""
+from metricgrad._version import __version__
+from metricgrad.metrics.metric import Metric
+from metricgrad.metrics.registry import named_metric
+from metricgrad.surrogate.fidelity import measure_fidelity
+from metricgrad.surrogate.network import (
+    Progress,
+    Surrogate,
+    SurrogateConfig,
+    config_for,
+    meta_loss,
+    new_surrogate,
+    renamed_keyword,
+)
+from metricgrad.surrogate.pretrained import WEIGHTS_FOLDER, file_name, open_surrogate, read_record, save_surrogate
+from metricgrad.surrogate.synthetic import GROUP_SIZE, BroadSets, RandomSets, Sets, sets_for
 
 
 @dataclass(frozen=True)
 class Fitting:
-    """How a universal surrogate is fitted: `families` times 8 sets are judged once by the metric, then learned."""
+    """How a universal surrogate is fitted: to the losses of `groups` times 8 sets, computed once."""
 
-    families: int = 32_000
+    groups: int = 32_000
     steps: int = 20_000
     batch: int = 64
     learning_rate: float = 2e-3
@@ -37,54 +43,42 @@ class Fitting:
 
 
 THOROUGH = Fitting()
-ON_DEMAND = Fitting(families=1_000, steps=3_000)
+ON_DEMAND = Fitting(groups=1_000, steps=3_000)
 """For black boxes: 8,000 calls of the metric."""
-OF_OUTPUTS = Fitting(steps=1_500, sizes=(100, 200, 400))
-"""For several outputs, of which no corpus is kept: sixteen fresh sets a step."""
-OF_NUMBERS = Fitting(steps=3_000, sizes=(50, 100, 200, 400))
-OF_QUERIES = Fitting(families=4_000, steps=4_000, sizes=(8, 16, 32, 64, 128))
+ON_DEMAND_OUTPUTS = Fitting(steps=1_500, sizes=(100, 200, 400))
+"""For several outputs, of which no corpus is kept: sixteen new sets per step."""
+ON_DEMAND_REGRESSION = Fitting(steps=3_000, sizes=(50, 100, 200, 400))
+ON_DEMAND_RANKING = Fitting(groups=4_000, steps=4_000, sizes=(8, 16, 32, 64, 128))
 PAPER_FITTING = Fitting(steps=3_000, learning_rate=1e-3, relational=0.0, sizes=(100,))
-"""For the paper's construction, whose g is learned too: sixteen fresh sets of 100 a step."""
+"""For the paper's config, whose g is learned too: sixteen new sets of 100 rows per step."""
 
 
 class Corpus(NamedTuple):
-    """Random sets, pooled, and their true losses: `(families, 8, q)` and `(families, 8, metrics)`."""
+    """Random sets, pooled, and their true losses: `(groups, 8, q)` and `(groups, 8, metrics)`."""
 
     pooled: Tensor
     true: Tensor
 
 
-def construction_for(metric: Metric) -> Construction:
-    """Return how a surrogate of this metric is built: one that looks at zero must not lose it by centring.
-
-    For numbers there is no ROC curve to look at, so that g is learned.
-    """
-    view, link = metric.view or OF_TASK[metric.task.name], "sigmoid" if metric.bounded else "linear"
-    if metric.task.name == "regression":
-        return Construction("none", (64, 64), 0, (64,), link=link, view=view)
-    parts = {"columns": 1 + len(metric.columns), "ranking": LEVELS}.get(metric.task.name, 1)
-    teeth = 32 if metric.task.outputs else 64  # a set for every output is as much as it has to see
-    standardise = "scale" if metric.thresholded else "top" if metric.top_rows else "shift"
-    return Construction(standardise, teeth=teeth, link=link, view=view, parts=parts)
-
-
 def fit_universal(
     metric: Metric,
     sets: RandomSets | None = None,
-    construction: Construction | str | None = None,
+    config: SurrogateConfig | str | None = None,
     fitting: Fitting = THOROUGH,
     progress: Progress | None = None,
+    *,
+    construction: SurrogateConfig | str | None = None,
 ) -> Surrogate:
     """Fit a surrogate to a metric on random sets (Eq. 3).
 
     Parameters
     ----------
     metric : Metric
-        What to imitate, in the form to train on (`get_metric("best_f1")`).
+        The metric to approximate, in the form to train on (`get_metric("best_f1")`).
     sets : callable, optional
-        Where random sets come from; broad ones of the metric's task by default.
-    construction : Construction or {"default", "paper"}, optional
-        How the surrogate is built; by default as suits the metric.
+        The source of random sets; by default broad ones of the metric's task.
+    config : SurrogateConfig or {"default", "paper"}, optional
+        How the surrogate is built; by default `config_for(metric)`.
     fitting : Fitting
         How many sets and steps.
     progress : callable, optional
@@ -95,22 +89,16 @@ def fit_universal(
     Surrogate
     """
     sets = sets_for(metric) if sets is None else sets
-    if construction is None:
-        construction = construction_for(metric)
-    surrogate = new_surrogate(construction, fitting.seed)
-    if surrogate.fixed_pool and surrogate.view.parts != "alike":
+    config = renamed_keyword(construction, config)
+    if config is None:
+        config = config_for(metric)
+    surrogate = new_surrogate(config, fitting.seed)
+    if surrogate.fixed_pool and surrogate.view.parts != "unordered":
         corpus = draw_corpus([metric], surrogate, sets, fitting, progress)
         fit_to_corpus(surrogate, corpus.pooled, corpus.true[..., 0], fitting, metric, progress)
     else:
         _fit_to_fresh_sets(surrogate, metric, sets, fitting, progress)
     return surrogate.eval()
-
-
-def new_surrogate(construction: Construction | str, seed: int) -> Surrogate:
-    """Return an unfitted surrogate whose weights depend on the seed alone, leaving the global generator as it was."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return Surrogate(construction)
 
 
 def draw_corpus(
@@ -120,22 +108,22 @@ def draw_corpus(
     fitting: Fitting,
     progress: Progress | None = None,
 ) -> Corpus:
-    """Draw random sets once, pool each and have every metric judge it."""
+    """Draw random sets once, pool each and compute the loss of every metric."""
     pooled, true = [], []
-    for done, drawn in _families(sets, fitting, per_draw=16):
+    for done, drawn in _drawn_groups(sets, fitting, per_draw=16):
         with torch.no_grad():
-            pooled.append(surrogate.pool(*drawn).unflatten(0, (-1, KIN)))
-        true.append(torch.stack([metric(*drawn) for metric in metrics], -1).view(-1, KIN, len(metrics)))
+            pooled.append(surrogate.pool(*drawn).unflatten(0, (-1, GROUP_SIZE)))
+        true.append(torch.stack([metric(*drawn) for metric in metrics], -1).view(-1, GROUP_SIZE, len(metrics)))
         if progress:
-            progress("judging random sets", done, fitting.families)
+            progress("computing losses of random sets", done, fitting.groups)
     return Corpus(torch.cat(pooled), torch.cat(true))
 
 
-def _families(sets: RandomSets, fitting: Fitting, per_draw: int) -> Iterator[tuple[int, Sets]]:
+def _drawn_groups(sets: RandomSets, fitting: Fitting, per_draw: int) -> Iterator[tuple[int, Sets]]:
     generator = torch.Generator().manual_seed(fitting.seed)
-    for turn, done in enumerate(range(0, fitting.families, per_draw)):
-        count = min(per_draw, fitting.families - done)
-        yield done + count, sets(count, KIN, fitting.sizes[turn % len(fitting.sizes)], generator)
+    for turn, done in enumerate(range(0, fitting.groups, per_draw)):
+        count = min(per_draw, fitting.groups - done)
+        yield done + count, sets(count, GROUP_SIZE, fitting.sizes[turn % len(fitting.sizes)], generator)
 
 
 def fit_to_corpus(
@@ -146,7 +134,7 @@ def fit_to_corpus(
     metric: Metric,
     progress: Progress | None = None,
 ) -> None:
-    """Fit h to pooled sets, `(families, 8, q)`, and their true losses, `(families, 8)`."""
+    """Fit h to pooled sets, `(groups, 8, q)`, and their true losses, `(groups, 8)`."""
     low, high = _range(metric, true)
     true = (true - low) / (high - low)
     generator = torch.Generator().manual_seed(fitting.seed)
@@ -158,45 +146,38 @@ def fit_to_corpus(
 
 
 def _range(metric: Metric, true: Tensor) -> tuple[float, float]:
-    """Return the lowest and the highest loss a surrogate has to give, or say why there is nothing to learn."""
-    check_losses(metric, true)
+    """Return the lowest and the highest output of a surrogate, or raise an error if the metric is constant."""
+    metric.check_losses(true)
     low, high = float(true.min()), float(true.max())
     if high - low < 1e-6:
         raise ValueError(f"metric: {metric.name!r} is constant ({low:g} on every random set); nothing to learn")
     return (0.0, 1.0) if metric.bounded else (low, high)
 
 
-def check_losses(metric: Metric, losses: Tensor) -> None:
-    """Raise an error if a metric gave what is not a loss: no finite number, or one outside the bounds it claims."""
-    right = (losses >= -1e-6) & (losses <= 1 + 1e-6) if metric.bounded else losses.isfinite()
-    if not bool(right.all()):
-        expected = "a loss from 0 to 1" if metric.bounded else "a finite loss"
-        raise ValueError(f"metric: expected {expected} from {metric.name!r}, got {losses[~right][0].item()}")
-
-
 def fitting_for(metric: Metric) -> Fitting:
-    """Return how a surrogate is fitted where it is first needed."""
+    """Return how the surrogate of a metric is fitted on demand."""
     if metric.task.outputs:
-        return OF_OUTPUTS
-    return {"ranking": OF_QUERIES, "regression": OF_NUMBERS}.get(metric.task.name, ON_DEMAND)
+        return ON_DEMAND_OUTPUTS
+    return {"ranking": ON_DEMAND_RANKING, "regression": ON_DEMAND_REGRESSION}.get(metric.task.name, ON_DEMAND)
 
 
 def _fit_to_fresh_sets(
     surrogate: Surrogate, metric: Metric, sets: RandomSets, fitting: Fitting, progress: Progress | None
 ) -> None:
-    low, high = _range(metric, metric(*sets(2, KIN, fitting.sizes[0], torch.Generator().manual_seed(fitting.seed))))
+    first = sets(2, GROUP_SIZE, fitting.sizes[0], torch.Generator().manual_seed(fitting.seed))
+    low, high = _range(metric, metric(*first))
     surrogate.low.fill_(low)
     surrogate.high.fill_(high)
     generator = torch.Generator().manual_seed(fitting.seed)
     for step in _schedule(surrogate, fitting, progress):
-        drawn = sets(2, KIN, fitting.sizes[step % len(fitting.sizes)], generator)
-        true = metric(*drawn).view(-1, KIN)
-        smooth = surrogate(*drawn).view(-1, KIN)
+        drawn = sets(2, GROUP_SIZE, fitting.sizes[step % len(fitting.sizes)], generator)
+        true = metric(*drawn).view(-1, GROUP_SIZE)
+        smooth = surrogate(*drawn).view(-1, GROUP_SIZE)
         meta_loss(smooth / (high - low), true / (high - low), fitting.relational).backward()
 
 
 def _schedule(surrogate: Surrogate, fitting: Fitting, progress: Progress | None) -> Iterator[int]:
-    """Step Adam after every turn of the caller's loop, with a short warm-up and a cosine to zero."""
+    """Yield steps and follow each by a step of Adam, with a short warm-up and a cosine decay to zero."""
     optimizer = torch.optim.Adam(surrogate.parameters(), fitting.learning_rate)
     for step in range(fitting.steps):
         pace = min(1, (step + 1) / 300) * (1 + math.cos(math.pi * step / fitting.steps)) / 2
@@ -208,19 +189,56 @@ def _schedule(surrogate: Surrogate, fitting: Fitting, progress: Progress | None)
             progress("fitting the surrogate", step + 1, fitting.steps)
 
 
-@torch.no_grad()
-def fidelity(surrogate: Surrogate, metric: Metric, sets: Sets) -> dict[str, float]:
-    """Return mean gap, Spearman correlation (NaN where all sets are alike) and the spread of the true losses.
+def sample_losses(metric: Metric) -> list[float]:
+    """Return the losses of a metric on a few random sets of several sizes; raise a ValueError if it is constant."""
+    generator, sets = torch.Generator().manual_seed(0), sets_for(metric)
+    sizes = (50, 100, 400, 1000, 2000)
+    losses = torch.cat([metric(*sets(1, GROUP_SIZE, size, generator)).double() for size in sizes])
+    if float(losses.max() - losses.min()) <= 1e-9 * float(losses.abs().max()):
+        raise ValueError(
+            f"metric: {metric.name!r} is constant ({float(losses[0]):g} on every random set); nothing to learn. A "
+            "metric that some threshold always satisfies, such as recall, has to be trained with form='zero'"
+        )
+    values: list[float] = losses.tolist()
+    return values
 
-    Where many sets lose exactly the same, no surrogate without ties correlates fully: `ceiling` is the highest Spearman
-    correlation that one can have.
-    """
-    parts = zip(*(column.split(256) for column in sets), strict=True)  # thousands of sets at once would fill the memory
-    true, smooth = metric(*sets).cpu().numpy(), torch.cat([surrogate(*part) for part in parts]).cpu().numpy()
-    alike = len(true) < 2 or not (np.ptp(true) and np.ptp(smooth))
-    return {
-        "gap": float(np.abs(true - smooth).mean()) if len(true) else math.nan,
-        "spearman": math.nan if alike else float(spearmanr(true, smooth).statistic),
-        "spread": float(true.std()) if len(true) else math.nan,
-        "ceiling": math.nan if alike else float(rankdata(true).std() / np.arange(len(true)).std()),
+
+# ---- fitting what is bundled ---------------------------------------------------------------------------------------
+
+
+def fit_bundled(
+    names: list[str], folder: Path = WEIGHTS_FOLDER, fitting: Fitting = THOROUGH, progress: Progress | None = None
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Fit and save surrogates of built-in metrics, yielding each record; those of one config share random sets."""
+    metrics = [named_metric(name) for name in names]
+    for metric in metrics:
+        sample_losses(metric)  # refuses a constant metric before any work
+    for config in dict.fromkeys(config_for(metric) for metric in metrics):
+        group = [metric for metric in metrics if config_for(metric) == config]
+        corpus = draw_corpus(group, new_surrogate(config, fitting.seed), BroadSets(), fitting, progress)
+        for metric, true in zip(group, corpus.true.unbind(-1), strict=True):
+            surrogate = new_surrogate(config, fitting.seed)
+            fit_to_corpus(surrogate, corpus.pooled, true, fitting, metric, progress)
+            yield metric.name, _save_with_record(metric, surrogate, folder, fitting)
+
+
+def _save_with_record(metric: Metric, surrogate: Surrogate, folder: Path, fitting: Fitting) -> dict[str, Any]:
+    path = folder / file_name(metric.name)
+    save_surrogate(surrogate, path)
+    unseen = BroadSets()(500, GROUP_SIZE, 400, torch.Generator().manual_seed(fitting.seed + 1_000_000))
+    record = {
+        "metric": metric.name,
+        "fitting": asdict(fitting),
+        "held_out_sets_of_400": measure_fidelity(open_surrogate(path), metric, unseen),
+        "command": f"metricgrad universal fit '{metric.name}' --seed {fitting.seed}{_changed_options(fitting)}",
+        "version": __version__,
+        "date": datetime.now(timezone.utc).date().isoformat(),
     }
+    save_surrogate(surrogate, path, record)
+    return read_record(path)
+
+
+def _changed_options(fitting: Fitting) -> str:
+    """Return the settings that differ from the defaults as options of the command."""
+    options = {"groups": (fitting.groups, THOROUGH.groups), "steps": (fitting.steps, THOROUGH.steps)}
+    return "".join(f" --{name} {value}" for name, (value, default) in options.items() if value != default)

@@ -1,18 +1,28 @@
-"""Sets of rows to train on (stratified and weighted, or natural), and sets drawn at random for Eq. 3."""
+"""Sets drawn at random to fit universal surrogates to (Eq. 3): those of the paper, and broad ones of every task.
+
+Sets come in groups that share one distribution, as the sets that one model sees do, and every second set of a group is
+a perturbed copy of the one before. What differs within a group is what a model can change, so it matters most.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
+
+from metricgrad.metrics.metric import Metric
+
+GROUP_SIZE = 8
+"""Sets of a group."""
 
 
 class Sets(NamedTuple):
-    """Scores, targets and weights of several sets, each `(k, n)`, or scores and targets with an axis more."""
+    """Scores, targets and weights of several sets, each `(k, n)`, or scores and targets with another axis."""
 
     scores: Tensor
     targets: Tensor
@@ -20,141 +30,10 @@ class Sets(NamedTuple):
 
 
 class RandomSets(Protocol):
-    """Where random sets come from: called, it draws `families * kin` of them, kin next to each other."""
+    """A source of random sets: called, it draws `groups * group_size` of them, those of a group next to each other."""
 
-    def __call__(self, families: int, kin: int, size: int, generator: torch.Generator) -> Sets:
-        """Draw sets."""
-
-
-class Sampler(Protocol):
-    """SetLoader sets of row indices."""
-
-    generator: torch.Generator | None
-
-    def draw(self, sets: int) -> tuple[Tensor, Tensor]:
-        """Return row indices and weights of some sets, both `(sets, size)`."""
-
-
-class SetSampler:
-    """Draw sets of row indices; a draw costs the same however many rows there are.
-
-    Parameters
-    ----------
-    targets : Tensor
-        0 or 1 for every row, or the number of its class, `(rows,)`.
-    size : int
-        Rows in a set; drawn with replacement.
-    positive_share : float or sequence of float, optional
-        Share of positives in every set, or of every class. By default whatever share a plain draw gives.
-    restore : bool
-        Weigh the rows of a stratified set so that its classes count as they do in the data.
-    weights : Tensor, optional
-        The user's own weight of every row; they multiply in.
-    generator : torch.Generator, optional
-        Source of randomness.
-
-    Examples
-    --------
-    >>> targets = torch.tensor([1, 0, 0, 0, 0, 0, 0, 0, 0, 0])
-    >>> rows, weights = SetSampler(targets, 4, positive_share=0.5).draw(3)
-    >>> targets[rows].sum(-1), (weights * targets[rows]).sum(-1) / weights.sum(-1)
-    (tensor([2, 2, 2]), tensor([0.1000, 0.1000, 0.1000]))
-    """
-
-    def __init__(
-        self,
-        targets: Tensor,
-        size: int,
-        positive_share: float | Sequence[float] | None = None,
-        restore: bool = True,
-        weights: Tensor | None = None,
-        generator: torch.Generator | None = None,
-    ) -> None:
-        if size < 2:
-            raise ValueError(f"size: expected at least 2 rows in a set, got {size}")
-        shares = [positive_share] if isinstance(positive_share, float) else positive_share or []
-        if not all(0 < share < 1 for share in shares):
-            raise ValueError(f"positive_share: expected a number between 0 and 1, got {positive_share}")
-        if targets.ndim != 1 or not len(targets):
-            raise ValueError(f"targets: expected one for every row, (rows,), got shape {tuple(targets.shape)}")
-        if weights is not None and weights.shape != targets.shape:
-            raise ValueError(f"weights: expected one for every row, {tuple(targets.shape)}, got {tuple(weights.shape)}")
-        self.size, self.generator = size, generator
-        self.rows = len(targets)
-        self.row_weights = weights
-        self.restore = restore
-        if isinstance(positive_share, float):
-            targets, shares = targets != 1, (positive_share, 1 - positive_share)
-        small = torch.int32 if self.rows < 2**31 else torch.int64  # one for every row: they weigh as much as a feature
-        self.classes = [(targets == number).nonzero()[:, 0].to(small) for number in range(len(shares))]
-        self.counts = shared_out(size, shares) if shares else []
-        if any(not len(rows) for rows in self.classes):
-            raise ValueError("targets: expected both classes for stratified sets, got one class only")
-
-    def draw(self, sets: int) -> tuple[Tensor, Tensor]:
-        """Return row indices and weights of some sets, both `(sets, size)`."""
-        weights = torch.ones(sets, self.size)
-        if not self.classes:
-            rows = torch.randint(self.rows, (sets, self.size), generator=self.generator)
-        else:
-            rows = torch.cat([self._pick(*drawn, sets) for drawn in zip(self.classes, self.counts, strict=True)], -1)
-            if self.restore:
-                heavy = [len(r) / self.rows * self.size / c for r, c in zip(self.classes, self.counts, strict=True)]
-                weights = weights * torch.tensor(heavy).repeat_interleave(torch.tensor(self.counts))
-        if self.row_weights is not None:
-            weights = weights * self.row_weights[rows]
-        return rows, weights
-
-    def _pick(self, rows: Tensor, count: int, sets: int) -> Tensor:
-        return rows[torch.randint(len(rows), (sets, count), generator=self.generator)].long()
-
-
-def shared_out(size: int, shares: Sequence[float]) -> list[int]:
-    """Return how many rows of a set every share gets: at least one, and the largest what the others leave.
-
-    >>> shared_out(10, (0.001, 0.3, 0.699))
-    [1, 3, 6]
-    """
-    counts = [max(round(share * size), 1) for share in shares]
-    largest = max(range(len(shares)), key=lambda i: (shares[i], i))
-    counts[largest] += size - sum(counts)
-    if counts[largest] < 1:
-        raise ValueError(f"size: expected more rows in a set, enough for {len(shares)} classes, got {size}")
-    return counts
-
-
-class GroupSampler:
-    """Draw sets that the rows came in, such as the documents of a query; short ones are padded by weight zero.
-
-    Parameters
-    ----------
-    members : Tensor
-        Row indices of every set, `(groups, size)`; -1 pads.
-    weights : Tensor, optional
-        Of every row, `(rows,)`.
-    generator : torch.Generator, optional
-        Source of randomness.
-
-    Examples
-    --------
-    >>> rows, weights = GroupSampler(torch.tensor([[0, 1, 2], [3, 4, -1]])).draw(1000)
-    >>> sorted({tuple(row) for row in (rows * weights.long()).tolist()}), weights.shape
-    ([(0, 1, 2), (3, 4, 0)], torch.Size([1000, 3]))
-    """
-
-    def __init__(
-        self, members: Tensor, weights: Tensor | None = None, generator: torch.Generator | None = None
-    ) -> None:
-        self.generator = generator
-        self.members = members.clamp(min=0)
-        self.weights = (members >= 0).float()
-        if weights is not None:
-            self.weights = self.weights * weights[self.members]
-
-    def draw(self, sets: int) -> tuple[Tensor, Tensor]:
-        """Return row indices and weights of some sets, both `(sets, size)`."""
-        drawn = torch.randint(len(self.members), (sets,), generator=self.generator)
-        return self.members[drawn], self.weights[drawn]
+    def __call__(self, groups: int, group_size: int, size: int, generator: torch.Generator) -> Sets:
+        """Draw sets of `size` rows."""
 
 
 @dataclass(frozen=True)
@@ -165,9 +44,9 @@ class PaperSets:
     mu: float = 0.0
     sigma: float = 1.0
 
-    def __call__(self, families: int, kin: int, size: int, generator: torch.Generator) -> Sets:
-        """Draw `families * kin` sets; here a family has nothing in common but its size."""
-        shape = (families * kin, size)
+    def __call__(self, groups: int, group_size: int, size: int, generator: torch.Generator) -> Sets:
+        """Draw sets; here those of a group have nothing in common but their size."""
+        shape = (groups * group_size, size)
         targets = (torch.rand(shape, generator=generator) < self.p).float()
         scores = torch.randn(shape, generator=generator) * self.sigma + self.mu
         return Sets(scores, targets, torch.ones(shape))
@@ -175,19 +54,15 @@ class PaperSets:
 
 @dataclass(frozen=True)
 class BroadSets:
-    """Random sets as models make them: rare or common positives, mixtures, separation, skew, tails, weights, ties.
-
-    Sets come in families that share one distribution, as the sets one model sees do, and every second member is a
-    perturbed copy of the one before. What tells kin apart is what a model can change, so it matters most.
-    """
+    """Random sets as models make them: rare or common positives, mixtures, separation, skew, tails, weights, ties."""
 
     rarest: float = 0.002
     common: float = 0.6
     weighted: bool = True
 
-    def __call__(self, families: int, kin: int, size: int, generator: torch.Generator) -> Sets:
-        """Draw `families * kin` sets, kin next to each other."""
-        draw = FamilyDraw(families, kin, size, generator)
+    def __call__(self, groups: int, group_size: int, size: int, generator: torch.Generator) -> Sets:
+        """Draw sets `(groups * group_size, size)`."""
+        draw = GroupDraw(groups, group_size, size, generator)
         prevalence, natural = self._prevalence(draw), draw.chance(0.4 if self.weighted else 1.0)
         share = torch.where(natural, prevalence, draw.uniform(0.1, 0.6))
         targets = draw.paired(torch.rand(draw.shape, generator=generator)) < share
@@ -200,11 +75,11 @@ class BroadSets:
         spread = torch.where(draw.chance(0.15 if self.weighted else 0.0), torch.tensor(0.5), torch.tensor(0.0))
         return Sets(scores, targets, weights * (spread * draw.paired(draw.normal_rows())).exp())
 
-    def _prevalence(self, draw: FamilyDraw) -> Tensor:
+    def _prevalence(self, draw: GroupDraw) -> Tensor:
         rare = draw.uniform(math.log(self.rarest), math.log(self.common)).exp()
         return torch.where(draw.chance(0.8), rare, draw.uniform(0.3, 0.95))
 
-    def _scores(self, draw: FamilyDraw, targets: Tensor) -> Tensor:
+    def _scores(self, draw: GroupDraw, targets: Tensor) -> Tensor:
         positive = targets > 0
         first = draw.uniform(0, 1), draw.uniform(0, 1)
         part = torch.rand(draw.shape, generator=draw.generator) < torch.where(positive, *first)
@@ -220,44 +95,163 @@ class BroadSets:
         return torch.where(draw.chance(0.05), (scores * 4).round() / 4, scores)
 
 
-class FamilyDraw:
-    """Random numbers of families: one a family `(families * kin, 1)`, or one a row `(families * kin, size)`."""
+class GroupDraw:
+    """Random numbers, one per group `(groups * group_size, 1)` or one per row `(groups * group_size, size)`."""
 
-    def __init__(self, families: int, kin: int, size: int, generator: torch.Generator) -> None:
-        if kin % 2:
-            raise ValueError(f"kin: expected an even number, for every second one is a copy, got {kin}")
-        self.families, self.kin, self.generator = families, kin, generator
-        self.shape = (families * kin, size)
+    def __init__(self, groups: int, group_size: int, size: int, generator: torch.Generator) -> None:
+        if group_size % 2:
+            raise ValueError(f"group_size: expected an even number, because sets come in pairs, got {group_size}")
+        self.groups, self.group_size, self.generator = groups, group_size, generator
+        self.shape = (groups * group_size, size)
 
-    def _of_family(self, make: Callable[..., Tensor]) -> Tensor:
-        return make(self.families, 1, generator=self.generator).repeat_interleave(self.kin, 0)
+    def _per_group(self, make: Callable[..., Tensor]) -> Tensor:
+        return make(self.groups, 1, generator=self.generator).repeat_interleave(self.group_size, 0)
 
     def uniform(self, low: float, high: float) -> Tensor:
-        """Draw one uniform number a family."""
-        return low + (high - low) * self._of_family(torch.rand)
+        """Draw one uniform number per group."""
+        return low + (high - low) * self._per_group(torch.rand)
 
     def normal(self) -> Tensor:
-        """Draw one normal number a family."""
-        return self._of_family(torch.randn)
+        """Draw one normal number per group."""
+        return self._per_group(torch.randn)
 
     def chance(self, probability: float) -> Tensor:
-        """Draw True or False, one a family."""
-        return self._of_family(torch.rand) < probability
+        """Draw True or False, one per group."""
+        return self._per_group(torch.rand) < probability
 
     def normal_rows(self) -> Tensor:
-        """Draw one normal number a row."""
+        """Draw one normal number per row."""
         return torch.randn(self.shape, generator=self.generator)
 
     def paired(self, rows: Tensor) -> Tensor:
-        """Give every second kin the values of the one before it."""
+        """Give every second set the values of the one before it."""
         pairs = rows.clone().view(-1, 2, self.shape[1])
         pairs[:, 1] = pairs[:, 0]
         return pairs.view(self.shape)
 
     def perturbed(self, scores: Tensor) -> Tensor:
-        """Make every second kin a noisy copy of the one before it; the noise is log-uniform in 0.02 to 0.7."""
+        """Make every second set a noisy copy of the one before it; the noise is log-uniform in 0.02 to 0.7."""
         low, high = math.log(0.02), math.log(0.7)
         size = torch.rand(len(scores) // 2, 1, generator=self.generator) * (high - low) + low
         copies = self.paired(scores).view(-1, 2, self.shape[1])
         copies[:, 1] += size.exp() * torch.randn(copies[:, 1].shape, generator=self.generator)
         return copies.view(self.shape)
+
+
+@dataclass(frozen=True)
+class ClassSets:
+    """Sets of several classes, rare or common, some separated better than others."""
+
+    classes: int = 6
+    weighted: bool = True
+
+    def __call__(self, groups: int, group_size: int, size: int, generator: torch.Generator) -> Sets:
+        """Draw sets `(groups * group_size, size, classes)`."""
+        draw = GroupDraw(groups, group_size, size * self.classes, generator)
+        shape = (groups * group_size, size, self.classes)
+        share = _of_outputs(draw, self.classes)
+        chance = draw.paired(torch.rand(draw.shape, generator=generator)).view(shape).clamp(1e-9, 1 - 1e-9)
+        class_index = (share - (-chance.log()).log()).argmax(-1)
+        class_index[:, 0], class_index[:, 1] = 0, 1
+        targets = one_hot(class_index, self.classes).float()
+        apart = _of_outputs(draw, self.classes).abs() + draw.uniform(0, 4).unsqueeze(-1)
+        tendency = 0.7 * _of_outputs(draw, self.classes) + draw.uniform(0, 1).unsqueeze(-1) * share
+        scores = draw.perturbed((draw.normal_rows().view(shape) + apart * targets + tendency).flatten(1)).view(shape)
+        scores = scores * (0.5 * draw.normal()).exp().unsqueeze(-1)
+        return Sets(scores, targets, _random_weights(draw, size, self.weighted))
+
+
+@dataclass(frozen=True)
+class LabelSets:
+    """Sets of several labels, each rare or common, that come together or alone."""
+
+    labels: int = 6
+    weighted: bool = True
+
+    def __call__(self, groups: int, group_size: int, size: int, generator: torch.Generator) -> Sets:
+        """Draw sets `(groups * group_size, size, labels)`."""
+        draw = GroupDraw(groups, group_size, size * self.labels, generator)
+        shape = (groups * group_size, size, self.labels)
+        together = draw.uniform(0, 0.7).unsqueeze(-1)
+        common = draw.paired(draw.normal_rows()).view(shape)[..., :1]
+        own = draw.paired(draw.normal_rows()).view(shape)
+        rarity = 1 + 0.8 * _of_outputs(draw, self.labels)
+        targets = (together * common + (1 - together**2).sqrt() * own > rarity).float()
+        targets[:, 0], targets[:, 1] = 1, 0
+        apart = draw.uniform(0, 4).unsqueeze(-1) + 0.5 * _of_outputs(draw, self.labels)
+        cut = apart * draw.uniform(0, 1).unsqueeze(-1) + 0.5 * _of_outputs(draw, self.labels)
+        scores = draw.perturbed((draw.normal_rows().view(shape) + apart * targets).flatten(1)).view(shape) - cut
+        return Sets(scores, targets, _random_weights(draw, size, self.weighted))
+
+
+@dataclass(frozen=True)
+class QuerySets:
+    """Queries: few documents of high grades among many of grade 0."""
+
+    def __call__(self, groups: int, group_size: int, size: int, generator: torch.Generator) -> Sets:
+        """Draw queries `(groups * group_size, size)`."""
+        draw = GroupDraw(groups, group_size, size, generator)
+        steepness, rarity = draw.uniform(0.5, 2), draw.uniform(0, 1.5)
+        grade = (draw.paired(draw.normal_rows()) * steepness - rarity).ceil().clamp(0, 4)
+        grade[:, 0], grade[:, 1] = grade[:, 0].clamp(min=1), 0
+        scores = draw.perturbed(draw.normal_rows() + draw.uniform(0, 1.5) * grade)
+        return Sets(scores, grade, torch.ones(draw.shape))
+
+
+@dataclass(frozen=True)
+class NumberSets:
+    """Numbers and predictions of them: noisy, shrunk towards the mean, biased."""
+
+    weighted: bool = True
+
+    def __call__(self, groups: int, group_size: int, size: int, generator: torch.Generator) -> Sets:
+        """Draw sets `(groups * group_size, size)`."""
+        draw = GroupDraw(groups, group_size, size, generator)
+        plain = draw.paired(draw.normal_rows())
+        targets = torch.where(draw.chance(0.5), plain, (draw.uniform(0.2, 1.0) * plain).exp()) + draw.uniform(0, 3)
+        spread, mean = targets.std(-1, keepdim=True), targets.mean(-1, keepdim=True)
+        near = mean + draw.uniform(0.3, 1.1) * (targets - mean) + 0.3 * draw.normal() * spread
+        scores = draw.perturbed(near / spread + (draw.normal() - 1).exp() * draw.normal_rows()) * spread
+        return Sets(scores, targets, _random_weights(draw, size, self.weighted))
+
+
+@dataclass(frozen=True)
+class ColumnSets:
+    """Broad sets whose rows have amounts, or belong to a group or not."""
+
+    columns: int
+    weighted: bool = True
+
+    def __call__(self, groups: int, group_size: int, size: int, generator: torch.Generator) -> Sets:
+        """Draw sets `(groups * group_size, size)` with targets `(groups * group_size, size, 1 + columns)`."""
+        scores, targets, weights = BroadSets(weighted=self.weighted)(groups, group_size, size, generator)
+        draw, columns = GroupDraw(groups, group_size, size, generator), [targets]
+        for _ in range(self.columns):
+            plain = draw.paired(draw.normal_rows()) + 0.5 * draw.normal() * targets
+            amounts = (draw.uniform(0.2, 1.5) * plain).exp()
+            columns.append(torch.where(draw.chance(0.5), amounts, (plain > draw.normal()).float()))
+        return Sets(scores, torch.stack(columns, -1), weights)
+
+
+def sets_for(metric: Metric) -> RandomSets:
+    """Return the source of random sets for a metric."""
+    weighted = metric.takes_weights
+    made: dict[str, RandomSets] = {
+        "binary": BroadSets(weighted=weighted),
+        "columns": ColumnSets(len(metric.columns), weighted),
+        "multiclass": ClassSets(weighted=weighted),
+        "multilabel": LabelSets(weighted=weighted),
+        "ranking": QuerySets(),
+        "regression": NumberSets(weighted),
+    }
+    return made[metric.task.name]
+
+
+def _of_outputs(draw: GroupDraw, outputs: int) -> Tensor:
+    """Return one normal number per group and output: `(groups * group_size, 1, outputs)`."""
+    return torch.cat([draw.normal() for _ in range(outputs)], -1).unsqueeze(-2)
+
+
+def _random_weights(draw: GroupDraw, size: int, weighted: bool) -> Tensor:
+    spread = torch.where(draw.chance(0.15 if weighted else 0.0), torch.tensor(0.5), torch.tensor(0.0))
+    return (spread * draw.paired(draw.normal_rows())[:, :size]).exp()

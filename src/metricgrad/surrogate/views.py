@@ -1,8 +1,8 @@
-"""Views: how a surrogate looks at a set. Each turns it into one or several plain sets, `(..., n)` or `(..., m, n)`.
+"""Views: how a surrogate sees a set. Each turns it into one or several plain sets, `(..., n)` or `(..., m, n)`.
 
-Several outputs become one set for each of them, which a surrogate judges by the same network whatever their number, and
-whose order does not matter (but for ordered classes, seen by where they are parted). The cuts that people make lie at
-zero in every view: of a class, where it beats the best other one.
+Several outputs become one set for each of them; the surrogate uses the same network for all, whatever their number, and
+their order does not matter (except for ordered classes, seen at each boundary between them). The decision lies at zero
+in every view: of a class, where it beats the best other one.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ import torch
 from torch import Tensor
 
 See = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
-LEVELS = 4
-"""Grades told apart; higher ones count as the last."""
+GRADE_LEVELS = 4
+"""Grades that are distinguished; higher ones count as the last."""
 
 
 class View(NamedTuple):
-    """How to see `(scores, targets, weights)`, and what the sets are to each other.
+    """A function of `(scores, targets, weights)`, and how the sets it makes relate.
 
     Parameters
     ----------
     see : callable
-        The same three, of one or several plain sets.
+        Returns the same three, of one or several plain sets.
     parts : str
-        `"one"` set; `"alike"`: several in no order; `"told apart"`: several in order.
+        `"one"` set, or several that are `"unordered"` or `"ordered"`.
     outputs : bool
         Whether it takes several outputs, `(..., n, c)`.
     sized : bool
-        Whether the number of rows matters: it does to metrics of ranks.
+        Whether the number of rows matters, as it does for metrics of ranks.
     """
 
     see: See
@@ -58,15 +58,15 @@ def margins(scores: Tensor, targets: Tensor, weights: Tensor) -> tuple[Tensor, T
 
 def log_odds(scores: Tensor, targets: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """See the log-odds of every class against all others."""
-    chances = scores.log_softmax(-1)
-    return labels(chances - _log1m(chances), targets, weights)
+    log_p = scores.log_softmax(-1)
+    return labels(log_p - _log1m(log_p), targets, weights)
 
 
 def ordered(scores: Tensor, targets: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """See the log-odds of being above, for every place where ordered classes can be parted: `(..., c - 1, n)`."""
-    chances = scores.log_softmax(-1)
-    above = chances.flip(-1).logcumsumexp(-1).flip(-1)[..., 1:]
-    below = chances.logcumsumexp(-1)[..., :-1]
+    """See the log-odds of being above each boundary between ordered classes: `(..., c - 1, n)`."""
+    log_p = scores.log_softmax(-1)
+    above = log_p.flip(-1).logcumsumexp(-1).flip(-1)[..., 1:]
+    below = log_p.logcumsumexp(-1)[..., :-1]
     return labels(above - below, targets.flip(-1).cumsum(-1).flip(-1)[..., 1:], weights)
 
 
@@ -76,16 +76,16 @@ def samples(scores: Tensor, targets: Tensor, weights: Tensor) -> tuple[Tensor, T
 
 
 def weightings(scores: Tensor, targets: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """See a set as it is, and once more for every column, by which its rows then weigh: `(..., t, n)`."""
+    """See a set as it is, and once more weighted by every column: `(..., t, n)`."""
     columns = targets.mT.clone()
     columns[..., 0, :] = 1
-    heavy = weights.unsqueeze(-2) * columns
-    return scores.unsqueeze(-2).expand_as(heavy), targets[..., 0].unsqueeze(-2).expand_as(heavy), heavy
+    weighted = weights.unsqueeze(-2) * columns
+    return scores.unsqueeze(-2).expand_as(weighted), targets[..., 0].unsqueeze(-2).expand_as(weighted), weighted
 
 
 def grades(scores: Tensor, targets: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """See the rows of at least each grade as the positives: `(..., 4, n)`."""
-    least = torch.arange(1, LEVELS + 1, device=targets.device, dtype=targets.dtype).unsqueeze(-1)
+    least = torch.arange(1, GRADE_LEVELS + 1, device=targets.device, dtype=targets.dtype).unsqueeze(-1)
     positive = (targets.unsqueeze(-2) >= least).to(scores.dtype)
     return scores.unsqueeze(-2).expand_as(positive), positive, weights.unsqueeze(-2).expand_as(positive)
 
@@ -98,27 +98,25 @@ def residuals(scores: Tensor, targets: Tensor, weights: Tensor) -> tuple[Tensor,
     return (8 * (scores - targets) / spread).asinh(), centred / spread, weights
 
 
-def _log1m(chances: Tensor) -> Tensor:
-    """Return log(1 - exp(x)) of x < 0, exact near either end."""
-    chances = chances.clamp(max=-torch.finfo(chances.dtype).tiny)
-    near = chances > -0.693
-    return torch.where(
-        near, (-torch.expm1(chances.where(near, -1.0))).log(), torch.log1p(-chances.where(~near, -1.0).exp())
-    )
+def _log1m(x: Tensor) -> Tensor:
+    """Return log(1 - exp(x)) for x < 0, accurate at both ends."""
+    x = x.clamp(max=-torch.finfo(x.dtype).tiny)
+    near = x > -0.693
+    return torch.where(near, (-torch.expm1(x.where(near, -1.0))).log(), torch.log1p(-x.where(~near, -1.0).exp()))
 
 
 VIEWS = {
     "rows": View(rows),
-    "labels": View(labels, "alike", outputs=True),
-    "margins": View(margins, "alike", outputs=True),
-    "log_odds": View(log_odds, "alike", outputs=True),
-    "ordered": View(ordered, "alike", outputs=True),
-    "samples": View(samples, "alike", outputs=True),
-    "weightings": View(weightings, "told apart"),
-    "grades": View(grades, "told apart", sized=True),
+    "labels": View(labels, "unordered", outputs=True),
+    "margins": View(margins, "unordered", outputs=True),
+    "log_odds": View(log_odds, "unordered", outputs=True),
+    "ordered": View(ordered, "unordered", outputs=True),
+    "samples": View(samples, "unordered", outputs=True),
+    "weightings": View(weightings, "ordered"),
+    "grades": View(grades, "ordered", sized=True),
     "residuals": View(residuals),
 }
-OF_TASK = {
+TASK_VIEWS = {
     "binary": "rows",
     "columns": "weightings",
     "multiclass": "margins",

@@ -21,8 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from metricgrad.metrics.parse import read_metric
-from metricgrad.metrics.registry import Metric
+from metricgrad.metrics.registry import Metric, get_metric
 from metricgrad.provenance import provenance
 from metricgrad.reporting.atomic import is_being_replaced, recover, replacing_folder, staged
 from metricgrad.reporting.terminal import visible
@@ -121,7 +120,7 @@ def check_free(folder: str | Path) -> Path:
 
 def _write(model: TableClassifier, folder: Path) -> None:
     inner = model.model_
-    metric = read_metric(model.metric)
+    metric = get_metric(model.metric)
     weights = packed(
         {f"network.{key}": value for key, value in inner.network_.body.state_dict().items()}
         | {"centre": torch.from_numpy(inner.centre_), "scale": torch.from_numpy(inner.scale_)}

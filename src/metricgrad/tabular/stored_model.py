@@ -19,8 +19,7 @@ from sklearn.pipeline import Pipeline
 from torch import Tensor
 
 from metricgrad.estimators.classifier import MetricClassifier
-from metricgrad.metrics.parse import read_metric
-from metricgrad.metrics.registry import Metric
+from metricgrad.metrics.registry import Metric, get_metric
 from metricgrad.metrics.tasks import BINARY
 from metricgrad.tabular.encoding import MAX_SCALED
 from metricgrad.tabular.manifest import MAX_WORD, Field, parsed, read_file, read_table_state
@@ -88,7 +87,7 @@ def _classifier(state: Field, name: str) -> MetricClassifier:
 def _metric(name: str) -> Metric | str:
     """Return a metric by name, or only the name if it was code, which is not run, or is not for two classes."""
     try:
-        metric = read_metric(name)
+        metric = get_metric(name)
     except ValueError:
         return name
     return metric if metric.task == BINARY else name

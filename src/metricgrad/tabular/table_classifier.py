@@ -16,8 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from metricgrad.estimators.classifier import MetricClassifier
 from metricgrad.estimators.metric_estimator import NestedRecipe, seed_of
-from metricgrad.metrics.parse import read_metric
-from metricgrad.metrics.registry import Metric
+from metricgrad.metrics.registry import Metric, get_metric
 from metricgrad.tabular.cells import TableError, date_format, dates, numbers
 from metricgrad.tabular.encoding import Preparation, typed
 from metricgrad.tabular.manifest import check_storable, table_state
@@ -127,7 +126,7 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
         -------
         self
         """
-        metric, frame = read_metric(self.metric), as_frame(X)
+        metric, frame = get_metric(self.metric), as_frame(X)
         if metric.task.name not in ("binary", "columns"):
             raise ValueError(
                 f"metric: expected one for two classes, such as 'f1', got {metric.name!r}, which is for "
@@ -254,14 +253,14 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
         targets = self.target_.classes(_cells(name, frame, "target"))
         there = np.flatnonzero(np.isfinite(targets))
         weights = None if sample_weight is None else _weights(_cells(sample_weight, frame, "weights").iloc[there])
-        metric = read_metric(self.metric)
+        metric = get_metric(self.metric)
         value = float(metric.value(metric(self.decision_function(frame.iloc[there]), targets[there], weights)))
         return value if metric.higher_is_better else -value
 
 
 def stored_name(metric: Any) -> str:
     """Return the name of a metric in a model folder: as given if it is text, else its own name."""
-    return metric if isinstance(metric, str) else read_metric(metric).name
+    return metric if isinstance(metric, str) else get_metric(metric).name
 
 
 def as_frame(X: Any) -> pd.DataFrame:

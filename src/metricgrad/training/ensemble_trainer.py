@@ -52,8 +52,8 @@ def can_sail(model: Scorer, losses: Sequence[nn.Module], recipe: Recipe) -> bool
     none.
     """
     surrogates = [loss for loss in losses if isinstance(loss, SurrogateLoss)]
-    alike = len({loss.surrogate.construction for loss in surrogates}) <= 1
-    bounded = all(loss.metric.bounded and loss.surrogate.construction.view == "rows" for loss in surrogates)
+    alike = len({loss.surrogate.config for loss in surrogates}) <= 1
+    bounded = all(loss.metric.bounded and loss.surrogate.config.view == "rows" for loss in surrogates)
     together = recipe.refine_mode == "eval" or len({_rank(loss) == 0 for loss in losses}) == 1
     return bool(model.name) and alike and bounded and together
 

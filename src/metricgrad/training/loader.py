@@ -11,9 +11,9 @@ from torch import Tensor
 
 from metricgrad.metrics.tasks import BINARY, Task
 from metricgrad.surrogate.fidelity import spread_of
-from metricgrad.surrogate.synthetic import GroupSampler, Sampler, SetSampler
 from metricgrad.training.data import Rows
 from metricgrad.training.recipe import Recipe
+from metricgrad.training.samplers import GroupSampler, Sampler, SetSampler
 
 TRUST_SETS = 32
 """Fresh sets on which a surrogate is compared with its metric."""

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from metricgrad.losses.default import proxy_name
-from metricgrad.metrics.class_decision import best_offsets
 from metricgrad.metrics.registry import Metric
-from metricgrad.metrics.resampling import standard_error
+from metricgrad.metrics.thresholds import best_offsets
 from metricgrad.training.data import Rows
 from metricgrad.training.recipe import Recipe
+from metricgrad.training.resampling import standard_error
 
 CHUNK = 65_536
 """Rows scored at a time where there may be many."""

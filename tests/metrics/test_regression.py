@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import kendalltau, rankdata, spearmanr
 
 from metricgrad.metrics.registry import builtin_metrics, get_metric
-from metricgrad.metrics.regression import within
-from metricgrad.metrics.regression_formulas import concordance_loss, ranks, rising_pairs, spearman_loss, within_loss
+from metricgrad.metrics.regression import concordance_loss, ranks, rising_pairs, spearman_loss, within, within_loss
 from metricgrad.metrics.tasks import REGRESSION
 
 NUMBERS = st.one_of(st.integers(-4, 4).map(float), st.floats(-1e6, 1e6, allow_subnormal=False))

@@ -1,4 +1,4 @@
-"""How sure a difference on some rows is: the paired bootstrap."""
+"""The standard error of a difference between two models: the paired bootstrap."""
 
 from __future__ import annotations
 
@@ -7,14 +7,11 @@ from torch import Tensor
 
 from metricgrad.metrics.registry import Metric
 
-DRAWS = 64
-"""Resamples, where rows are few."""
-CELLS = 5_000_000
-"""Rows of all resamples together, where they are many."""
-LEAST = 16
-"""Resamples, however many rows there are."""
-AT_ONCE = 1_000_000
-"""Rows of resamples judged at a time."""
+MAX_DRAWS, MIN_DRAWS = 64, 16
+MAX_TOTAL_ROWS = 5_000_000
+"""Rows of all resamples together, which limits the draws if there are many rows."""
+ROWS_PER_BATCH = 1_000_000
+"""Rows of resamples evaluated at a time."""
 
 
 @torch.no_grad()
@@ -28,19 +25,19 @@ def standard_error(
     draws: int | None = None,
     seed: int = 0,
 ) -> float:
-    """Return the standard error of the difference between two losses of the same rows, drawn anew many times.
+    """Return the standard error of the difference between two losses of the same rows, by resampling.
 
-    Every resample counts the rows anew, for both alike: by weights that sum to about one each (the Bayesian bootstrap,
-    which leaves no class out), or by drawing rows with replacement where the metric takes no weights.
+    Every resample is the same for both: random weights of mean one (the Bayesian bootstrap, which leaves no class out),
+    or rows drawn with replacement where the metric takes no weights.
 
     Parameters
     ----------
     metric : Metric
-        What is judged by.
+        The metric.
     first, second : tensor of shape (rows,)
-        Scores of two models; with an axis more for several outputs.
+        Scores of two models; with another axis for several outputs.
     targets, weights : tensor of shape (rows,)
-        Of the rows; weights if any. Where there are several sets, `(sets, n)`, whole sets are drawn anew.
+        Of the rows; weights if any. Where there are several sets, `(sets, n)`, sets are resampled.
     draws : int, optional
         How many resamples; by default 64, fewer for many rows or a costly metric.
     seed : int
@@ -50,10 +47,10 @@ def standard_error(
         return _error_of_sets(metric, first, second, targets, weights)
     rows, cells = len(targets), first.numel()
     if draws is None:
-        draws = LEAST if metric.costly else max(min(DRAWS, CELLS // max(cells, 1)), LEAST)
+        draws = MIN_DRAWS if metric.costly else max(min(MAX_DRAWS, MAX_TOTAL_ROWS // max(cells, 1)), MIN_DRAWS)
     generator = torch.Generator().manual_seed(seed)
     differences = []
-    for part in torch.arange(draws).split(max(AT_ONCE // max(cells, 1), 1)):
+    for part in torch.arange(draws).split(max(ROWS_PER_BATCH // max(cells, 1), 1)):
         shape = (len(part), rows)
         if metric.takes_weights:
             counts = torch.empty(shape, dtype=torch.float64).exponential_(generator=generator)
@@ -67,8 +64,8 @@ def standard_error(
 
 
 def _error_of_sets(metric: Metric, first: Tensor, second: Tensor, targets: Tensor, weights: Tensor | None) -> float:
-    """Return the standard error of the mean difference over sets that tell anything."""
+    """Return the standard error of the mean difference over informative sets."""
     ones = torch.ones_like(metric.task.rows(first)) if weights is None else weights
-    told = metric.task.informative(targets, ones)
-    one, other = (metric(scores.double(), targets, weights)[told] for scores in (first, second))
+    kept = metric.task.informative(targets, ones)
+    one, other = (metric(scores.double(), targets, weights)[kept] for scores in (first, second))
     return float((one - other).std() / max(len(one), 1) ** 0.5)

@@ -1,0 +1,100 @@
+"""Surrogates of metrics that are not bundled: fitted when first needed, with progress shown, and kept in a cache."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import warnings
+from contextlib import nullcontext, suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from safetensors.torch import save as packed_tensors
+
+from metricgrad.metrics.metric import Metric
+from metricgrad.metrics.tasks import BINARY
+from metricgrad.reporting.atomic import write_whole
+from metricgrad.reporting.progress import work_bar
+from metricgrad.surrogate.count_emulator import CALLS_TO_CHECK, CALLS_TO_FIT, CountEmulator, emulated, fit_counts
+from metricgrad.surrogate.network import CONFIGS, Progress, Surrogate, SurrogateConfig, config_for
+from metricgrad.surrogate.pretrained import bundled_surrogate, open_surrogate, packed_surrogate, unpacked_surrogate
+from metricgrad.surrogate.pretraining import PAPER_FITTING, fit_universal, fitting_for, sample_losses
+from metricgrad.surrogate.synthetic import PaperSets, RandomSets, sets_for
+
+
+def universal_for(
+    metric: Metric, config: SurrogateConfig | str | None = None, progress: Progress | None = None
+) -> Surrogate:
+    """Return the universal surrogate of a metric: bundled, or from the cache, or fitted now and cached.
+
+    A metric that is not built in is identified by its losses on a few random sets. The paper's config is fitted to the
+    paper's random sets.
+    """
+    bundled = bundled_surrogate(metric, config)
+    if bundled is not None:
+        return bundled
+    sets: RandomSets
+    if config == "paper":
+        config, sets, fitting = CONFIGS["paper"], PaperSets(), PAPER_FITTING
+    else:
+        config = config_for(metric) if config in (None, "default") else config
+        sets, fitting = sets_for(metric), fitting_for(metric)
+    path = _cache() / f"{fingerprint(metric, config, sets, fitting)}.safetensors"
+    with suppress(OSError, ValueError):  # absent, unreadable or damaged: then it is fitted
+        return open_surrogate(path)
+    with work_bar() if progress is None else nullcontext(progress) as report:
+        content = packed_surrogate(fit_universal(metric, sets, config, fitting, report))
+    _keep_in_cache(path, content)
+    return unpacked_surrogate(content, path.name)  # in half precision, as it will come from the cache
+
+
+def cheap_form(metric: Metric, progress: Progress | None = None) -> Metric:
+    """Return a black box of labels as an emulator of its counts, fitted now or before; any other metric as it is.
+
+    At its best threshold a black box would cost many calls per set. One that no emulator fits, because it depends on
+    the order of rows or on other data, stays as it is.
+    """
+    if not (metric.costly and metric.thresholded and metric.counts is None and metric.task == BINARY):
+        return metric
+    path = _cache() / f"counts-{fingerprint(metric, CALLS_TO_FIT, CALLS_TO_CHECK)}.safetensors"
+    emulator = CountEmulator(metric.bounded).requires_grad_(False)
+    try:
+        emulator.load_state_dict(load_file(path))
+    except (OSError, SafetensorError, RuntimeError):  # absent or damaged: then it is fitted
+        with work_bar() if progress is None else nullcontext(progress) as report:
+            emulator = fit_counts(metric, progress=report)
+        _keep_in_cache(path, packed_tensors(emulator.state_dict()))
+    return emulated(metric, emulator) if emulator.is_accurate else metric
+
+
+def _cache() -> Path:
+    folder = os.environ.get("METRICGRAD_CACHE") or platformdirs.user_cache_dir("metricgrad")
+    return Path(folder) / "universal"
+
+
+def _keep_in_cache(path: Path, content: bytes) -> None:
+    """Write a file of the cache; if it cannot be written, warn, because the surrogate is usable all the same."""
+    try:
+        write_whole(path, content)
+    except OSError as error:
+        _warn_of_cache(str(path.parent), error.strerror or str(error))
+
+
+@lru_cache(maxsize=16)  # once for each folder and reason
+def _warn_of_cache(folder: str, reason: str) -> None:
+    warnings.warn(
+        f"the cache {folder} cannot be written ({reason}), so the surrogate will be fitted again the next time; "
+        "METRICGRAD_CACHE can name another folder",
+        stacklevel=2,
+    )
+
+
+def fingerprint(metric: Metric, *settings: Any) -> str:
+    """Identify a metric by its losses on sets of several sizes, and by how it is fitted."""
+    content = [sample_losses(metric), metric.bounded, metric.thresholded, repr(settings)]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:32]
