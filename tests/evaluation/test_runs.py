@@ -10,7 +10,7 @@ from sklearn.metrics import log_loss
 
 from metricgrad import compare
 from metricgrad.evaluation.runs import grow_trees
-from metricgrad.paper.datasets import load
+from metricgrad.paper.datasets import load_dataset
 from metricgrad.paper.experiments import Run, execute, jobs_of
 from metricgrad.training.data import Rows
 from metricgrad.training.recipe import get_recipe
@@ -51,7 +51,7 @@ def test_there_are_as_many_trees_as_lose_least_on_the_validation_rows_and_test_r
 def test_a_comparison_and_an_experiment_of_the_paper_train_and_score_the_same_models() -> None:
     changes = (("check_every", 2), ("rounds", 4), ("trust_cap", 50), ("warmup", 6))
     methods = ("sl-r", "cross-entropy", "cost-sensitive", "lightgbm")
-    data, recipe = load("breast_cancer"), get_recipe("default", **dict(changes))
+    data, recipe = load_dataset("breast_cancer"), get_recipe("default", **dict(changes))
     result = compare(data.X, data.y, "f1", baselines=methods[1:], model="linear", recipe=recipe, splits=2, n_jobs=1)
     runs = [Run("breast_cancer", "f1", method, 1, model="linear", changes=changes) for method in methods]
     outcomes = {run["method"]: outcome for job in jobs_of(runs) for run, outcome in execute(job)}

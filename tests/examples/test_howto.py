@@ -19,7 +19,7 @@ from metricgrad.surrogate import pretraining
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted((DOCS / "howto").glob("*.md"))
 BLOCK = re.compile(r"^( *)```(python|sh)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
-QUICK = pretraining.Fitting(families=16, steps=30, sizes=(50, 100))
+QUICK = pretraining.Fitting(groups=16, steps=30, sizes=(50, 100))
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:
