@@ -14,11 +14,10 @@ from torch import nn
 from metricgrad import get_metric
 from metricgrad.estimators.metric_estimator import make_loss
 from metricgrad.training.data import Rows
-from metricgrad.training.ensemble_trainer import Member, train_each
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import RECIPES
 from metricgrad.training.selection import Selection
-from metricgrad.training.trainer import Round, train
+from metricgrad.training.trainer import Round, train, train_each
 
 FILE = Path(__file__).parents[1] / "data" / "stored_runs.json"
 FAST = {"learning_rate": 1e-3, "surrogate_rate": 1e-3}
@@ -68,12 +67,10 @@ def outcome(name: str) -> dict[str, list[float]]:
         warnings.filterwarnings("ignore", ".*is not faithful yet")
         if entry == "fit":
             selection = Selection(table(200, 1), metrics[0], recipe)
-            *_, last = train(model, loss, table(500, 0), recipe, guard=selection, seed=SEED)
+            *_, last = train(model, loss, table(500, 0), recipe, selection=selection, seed=SEED)
             ends = [(last, model)]
         else:
-            (found,) = train_each(
-                model, [Member(loss, metrics)], table(500, 0), recipe, validation=table(200, 1), seed=SEED
-            )
+            (found,) = train_each(model, [(loss, metrics)], table(500, 0), recipe, validation=table(200, 1), seed=SEED)
             ends = [(one.history[-1], one.model) for one in found]
     surrogate = [float(p.detach().norm()) for p in loss.parameters()]
     return {"loss parameters": surrogate} | {
@@ -84,7 +81,7 @@ def outcome(name: str) -> dict[str, list[float]]:
 def _numbers(last: Round, kept: nn.Module) -> list[float]:
     """Return validation, control, loss and gap of the last round, then the first weights and the norm of the model."""
     weights = torch.cat([p.detach().flatten() for p in kept.parameters()])
-    losses = [last.validation, last.companion, last.loss, last.gap]
+    losses = [last.validation, last.control, last.loss, last.gap]
     return [*losses, *weights[:3].tolist(), *weights[-1:].tolist(), float(weights.norm())]
 
 

@@ -25,13 +25,12 @@ from metricgrad.surrogate.loss import SurrogateLoss
 from metricgrad.tabular.encoding import Preparation
 from metricgrad.tabular.schema import Schema
 from metricgrad.training.data import Rows, centre_and_scale, scaled
-from metricgrad.training.ensemble_trainer import Member, train_each
 from metricgrad.training.loader import SetLoader
-from metricgrad.training.networks import Scorer, build_model
+from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import Recipe
 from metricgrad.training.selection import exact_scores
 from metricgrad.training.splits import group_part, split
-from metricgrad.training.trainer import Round
+from metricgrad.training.trainer import Round, train_each
 
 Array = NDArray[Any]
 FRESH = 48
@@ -167,14 +166,14 @@ def _places(problem: Problem, seed: int) -> tuple[Array, Array, Array]:
 
 
 def _networks(problem: Problem, parts: Parts, methods: Sequence[str], seed: int) -> list[Trial]:
-    """Train a network along the loss of each method, all at once if they can sail."""
+    """Train a network along the loss of each method, one after the other."""
     metric, recipe = problem.metric, problem.recipe
     made = [(method, loss) for method in methods for loss in _losses(method, metric, recipe, seed)]
     model = build_model(problem.model, parts.train.x.shape[1], seed)
     begun = time.perf_counter()
-    members = [Member(loss, (metric,)) for _, loss in made]
-    fleet = train_each(model, members, parts.train, recipe, validation=parts.validation, seed=seed)
-    trained = [best for (best,) in fleet]
+    runs = [(loss, (metric,)) for _, loss in made]
+    found = train_each(model, runs, parts.train, recipe, validation=parts.validation, seed=seed)
+    trained = [best for (best,) in found]
     seconds = (time.perf_counter() - begun) / max(len(made), 1)
     trials = []
     for method in methods:
@@ -201,7 +200,7 @@ def _judged(problem: Problem, parts: Parts, method: str, seed: int, scores: Scor
     return Trial(seed, method, threshold, seconds, diagnose(metric, scores.test, parts.test.y, threshold))
 
 
-def _fidelity(loss: SurrogateLoss, model: Scorer, problem: Problem, parts: Parts, seed: int) -> Array:
+def _fidelity(loss: SurrogateLoss, model: nn.Module, problem: Problem, parts: Parts, seed: int) -> Array:
     """Hold the surrogate against the metric on fresh sets of validation rows: `(2, sets)`, true and learned losses."""
     sets = SetLoader(parts.validation, problem.recipe, seed, problem.metric.takes_weights)
     scores, y, w = sets.scored(lambda x: exact_scores(model, x).float(), FRESH, problem.recipe.noise, "trust")

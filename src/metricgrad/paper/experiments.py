@@ -25,15 +25,13 @@ from metricgrad.paper.datasets import Dataset, digest, load
 from metricgrad.paper.printed import LOSSES, MODES, RIVALS
 from metricgrad.paper.protocols import PROTOCOLS, get_protocol
 from metricgrad.surrogate.pretrained import bundled_digest
-from metricgrad.training.candidates import Trained
 from metricgrad.training.checkpoint import Checkpoint
 from metricgrad.training.data import Rows, centre_and_scale, scaled
-from metricgrad.training.ensemble_trainer import Member, train_each
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import Recipe, get_recipe
-from metricgrad.training.selection import Verdict, exact_scores
+from metricgrad.training.selection import Selected, Verdict, exact_scores
 from metricgrad.training.splits import split
-from metricgrad.training.trainer import Round
+from metricgrad.training.trainer import Round, train_each
 
 BUDGETS: Mapping[str, Mapping[str, Mapping[str, int | None]]] = {
     "quick": {
@@ -94,7 +92,7 @@ class Run:
         named = {name: value for name, value in asdict(self).items() if name not in ("changes", "rows")}
         more: dict[str, Any] = {"data": digest(self.dataset)}
         if self.method in ("sl-r", "sl-u"):
-            more["surrogate"] = bundled_digest(get_metric(self.metric), self.how.construction, self.how.form)
+            more["surrogate"] = bundled_digest(get_metric(self.metric), self.how.surrogate_config, self.how.form)
         if self.rows is not None:
             more["rows"] = self.rows
         return {**named, "content": get_recipe(self.recipe, **dict(self.changes)).content, **more}
@@ -263,9 +261,9 @@ def _followed(job: Job, parts: Parts, log: Checkpoint | None) -> list[_Found]:
     recipe, seed = first.how, first.seed + REPLICATE * first.replicate
     model = build_model(first.model, parts.train.x.shape[1], seed)
     members = _members(job, recipe, seed)
-    losses = [Member(member.loss, member.metrics) for member in members]
-    trained = train_each(model, losses, parts.train, recipe, validation=parts.validation, seed=seed, log=log)
-    found: dict[tuple[str, str], list[tuple[Trained, float | None]]] = {}
+    losses = [(member.loss, member.metrics) for member in members]
+    trained = train_each(model, losses, parts.train, recipe, validation=parts.validation, seed=seed, checkpoint=log)
+    found: dict[tuple[str, str], list[tuple[Selected, float | None]]] = {}
     for member, models in zip(members, trained, strict=True):
         for metric, one in zip(member.metrics, models, strict=True):
             found.setdefault((member.method, metric.name), []).append((one, member.setting))
@@ -358,7 +356,7 @@ def _outcome(run: Run, found: _Found, parts: Parts, protocols: Iterable[str], br
 
     history = {
         name: [_short(getattr(done, name)) for done in found.history]
-        for name in ("steps", "validation", "companion", "loss", "gap", "trust", "cosine")
+        for name in ("steps", "validation", "control", "loss", "gap", "trust", "cosine")
     }
     return {
         **losses(found.kept),

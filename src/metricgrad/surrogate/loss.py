@@ -158,7 +158,8 @@ class SurrogateLoss(nn.Module):
         """Make the surrogate truer on these sets (Eq. 5): `(..., n)`, shared out over some steps of Adam.
 
         The metric judges the scores themselves, or those in `judged`, where the two differ on purpose: the authors'
-        program takes the true loss of evaluation mode and the surrogate loss of training mode.
+        program takes the true loss of evaluation mode and the surrogate loss of training mode. Steps then count one by
+        one in `gap`, as they do there.
 
         Returns
         -------
@@ -166,8 +167,7 @@ class SurrogateLoss(nn.Module):
             The mean |true - surrogate| of these sets before refining; NaN if every set held one class only.
         """
         targets, weights = spread(scores, targets, weights, self.metric.task)
-        judged = scores if judged is None else judged
-        if judged.shape != scores.shape:
+        if judged is not None and judged.shape != scores.shape:
             expected, got = tuple(scores.shape), tuple(judged.shape)
             raise ValueError(f"judged: expected the shape of scores, {expected}, got {got}")
         if not isinstance(steps, int) or steps < 1:
@@ -182,14 +182,16 @@ class SurrogateLoss(nn.Module):
             return float("nan")
         sets = Sets(scores.detach()[told], targets[told], weights[told])
         with torch.autocast(scores.device.type, enabled=False):
-            true = self.true(judged.detach()[told], sets.targets, sets.weights)
+            true = self.true((scores if judged is None else judged).detach()[told], sets.targets, sets.weights)
             self._stretch(true)
-            gap = self._learn(sets, true, steps)
-        self.running_gap.copy_(torch.where(self.running_gap.isnan(), gap, 0.9 * self.running_gap + 0.1 * gap))
-        return float(gap)
+            gaps = self._learn(sets, true, steps)
+        whole = torch.cat(gaps).mean()
+        for gap in [whole] if judged is None else [gap.mean() for gap in gaps]:
+            self.running_gap.copy_(torch.where(self.running_gap.isnan(), gap, 0.9 * self.running_gap + 0.1 * gap))
+        return float(whole)
 
-    def _learn(self, sets: Sets, true: Tensor, steps: int) -> Tensor:
-        """Step Adam over the parts of some sets, `(k, n)`, and return the mean gap met on the way."""
+    def _learn(self, sets: Sets, true: Tensor, steps: int) -> list[Tensor]:
+        """Step Adam over the parts of some sets, `(k, n)`, and return the gaps of each part before its step."""
         surrogate, gaps = self.surrogate, []
         known = None
         if surrogate.fixed_pool:
@@ -201,7 +203,7 @@ class SurrogateLoss(nn.Module):
                 smooth = surrogate(*(rows[part] for rows in sets)) if known is None else surrogate.judge(known[part])
                 self._step(meta_loss(smooth / span, true[part] / span, self.relational))
                 gaps.append((smooth.detach() - true[part]).abs())
-        return torch.cat(gaps).mean()
+        return gaps
 
     def _step(self, distance: Tensor) -> None:
         """Step Adam down a distance.

@@ -23,8 +23,8 @@ from metricgrad.tabular.manifest import SHORT, Field
 from metricgrad.tabular.table_classifier import TableClassifier
 from metricgrad.tabular.table_state import read_table_state
 from metricgrad.tabular.weights_file import read_weights, unpacked
-from metricgrad.training.networks import MODELS, Scorer, folded, layers_of, tensors_of
-from metricgrad.training.recipe import Recipe
+from metricgrad.training.networks import MODELS, Scorer, folded
+from metricgrad.training.recipe import RENAMED_FIELDS, Recipe
 from metricgrad.training.selection import Verdict
 from metricgrad.training.trainer import Round
 
@@ -87,7 +87,8 @@ def _metric(name: str) -> Metric | str:
 
 def _recipe(entry: Field) -> Recipe:
     """Return a recipe; another version may know other fields of it."""
-    known = {field.name: entry[field.name].value for field in fields(Recipe) if field.name in entry}
+    stored = _stored_names(Recipe, entry)
+    known = {name: entry[old].value for name, old in stored.items()}
     if "name" in known:
         entry["name"].text(SHORT)
     try:
@@ -96,13 +97,17 @@ def _recipe(entry: Field) -> Recipe:
         raise ValueError(f"{entry.place}.{error}") from error
 
 
+def _stored_names(kind: type[Any], entry: Field) -> dict[str, str]:
+    """Return the fields of a record that are stored, each with the name it is stored under."""
+    names = {field.name: field.name for field in fields(kind)}
+    old = {new: old for old, new in RENAMED_FIELDS.items() if new in names and old in entry}
+    return {new: name for new, name in {**names, **old}.items() if name in entry}
+
+
 def _record(kind: type[Record], entry: Field) -> Record:
     """Return a record of what happened, with NaN where nothing is known: this version may keep more than that one."""
-    known = {
-        field.name: READERS[str(field.type)](entry[field.name])
-        for field in fields(kind)
-        if field.name in entry and entry[field.name].value is not None
-    }
+    stored, types = _stored_names(kind, entry), {field.name: str(field.type) for field in fields(kind)}
+    known = {name: READERS[types[name]](entry[old]) for name, old in stored.items() if entry[old].value is not None}
     return kind(**{**dict.fromkeys(kind.__dataclass_fields__, math.nan), **known})
 
 
@@ -135,7 +140,7 @@ def _check_scores(inner: MetricClassifier) -> None:
     """Refuse weights for which some row has a score that is not finite: features are at most `FARTHEST` from zero."""
     centre, scale = torch.from_numpy(inner.centre_), torch.from_numpy(inner.scale_)
     largest = ((FARTHEST + centre.abs()) / scale).float().double()  # as features are rounded
-    for weight, bias in folded((layer, tensors_of(layer)) for layer in layers_of(inner.network_.body))[0]:
+    for weight, bias in folded(inner.network_.body)[0]:
         largest = weight.abs() @ largest + bias.abs()
     if not float(largest.max()) + abs(float(inner.threshold_)) < FARTHEST_SCORE:
         raise ValueError("network: expected weights with which every score is finite, got larger ones")
