@@ -25,10 +25,10 @@ from metricgrad.metrics.registry import get_metric
 from metricgrad.metrics.thresholds import best_threshold
 from metricgrad.paper.experiments import prepared
 from metricgrad.training.data import Rows
-from metricgrad.training.ensemble_trainer import Member, train_fleet
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import get_recipe
 from metricgrad.training.resampling import standard_error
+from metricgrad.training.trainer import train_each
 from win import CELL, RATES, ROWS, share_saved, signed_rank
 
 RESULTS = Path(__file__).parents[1] / "results" / "parts.jsonl"
@@ -77,19 +77,19 @@ def trial(dataset: str, model: str, seed: int, metrics: tuple[str, ...], variant
     """Train cross-entropy and a surrogate for each metric, and return what both lose on either half."""
     changes = changes_of(variant)
     method = changes.pop("method", "sl-r")
-    plain = {"learning_rate": RATES[model], "companion": False, "margin": 0.0}  # the better of start and surrogate
+    plain = {"learning_rate": RATES[model], "control": False, "margin": 0.0}  # the better of start and surrogate
     recipe = get_recipe("default", **{**plain, **changes})
     parts = prepared(dataset, seed, True, ROWS)
     choosing, judging = halves(parts.validation)
     network = build_model(model, parts.train.x.shape[1], seed)
     known = [get_metric(name) for name in metrics]
     torch.manual_seed(seed)
-    members = [Member(make_loss(CONTROL, known[0], recipe), tuple(known))]
+    runs = [(make_loss(CONTROL, known[0], recipe), known)]
     for metric in known:
         torch.manual_seed(seed)
-        members.append(Member(make_loss(method, metric, recipe), (metric,)))
+        runs.append((make_loss(method, metric, recipe), [metric]))
     torch.manual_seed(seed)
-    (controls, *surrogates) = train_fleet(network, members, parts.train, recipe, validation=choosing, seed=seed)
+    (controls, *surrogates) = train_each(network, runs, parts.train, recipe, validation=choosing, seed=seed)
     found = {}
     for metric, control, (surrogate,) in zip(known, controls, surrogates, strict=True):
         numbers: dict[str, Any] = {}

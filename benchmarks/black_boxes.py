@@ -112,7 +112,7 @@ def follow(loss: nn.Module, metric: Metric, parts: dict[str, Rows], recipe: Reci
     model = build_model(MODEL, parts["train"].x.shape[1], seed)
     guard = Selection(parts["validation"], metric, recipe)
     torch.manual_seed(seed)
-    for _ in train(model, loss, parts["train"], recipe, guard=guard, seed=seed):
+    for _ in train(model, loss, parts["train"], recipe, selection=guard, seed=seed):
         pass
     return model, guard
 
@@ -135,7 +135,7 @@ def carry_out(taught: Taught, seed: int, recipe: Recipe = RECIPE, rows: dict[str
     calls = counter.calls - before - repeats
     if box.proxy == "cross-entropy":  # the companion is the very run that cross-entropy alone would be
         rival = deepcopy(model)
-        rival.load_state_dict(guard.safe.state)
+        rival.load_state_dict(guard.control.state)
     else:
         rival, _ = follow(BASELINES[box.proxy](), metric, parts, recipe, seed)
     assert guard.verdict is not None

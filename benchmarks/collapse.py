@@ -84,14 +84,14 @@ def carry_out(run: dict[str, Any]) -> dict[str, Any]:
     guard = Selection(parts["validation"], metric, recipe)
     start, last = model, model
     trusts = []
-    for done in train(model, loss, parts["train"], recipe, guard=guard, seed=run["seed"]):
+    for done in train(model, loss, parts["train"], recipe, selection=guard, seed=run["seed"]):
         if done.phase == "warm-up" and done.number == done.of:
             start = deepcopy(model)
         if done.number == done.of:
             last, trusts = deepcopy(model), [done.trust, done.cosine]
     assert guard.verdict is not None
     plain = deepcopy(model)
-    plain.load_state_dict(guard.safe.state)
+    plain.load_state_dict(guard.control.state)
     models = {"start": start, "kept": model, "last": last, "cross_entropy": plain}
     scores = {name: scores_of(own, parts["test"].x) for name, own in models.items()}
     y, judge = parts["test"].y, guard.metric

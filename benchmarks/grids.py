@@ -44,7 +44,7 @@ def alone(run: Run) -> Iterator[str]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*is not faithful yet")
         guard = Selection(parts.validation, metric, recipe)
-        for _ in train(model, loss, parts.train, recipe, guard=guard, seed=run.seed):
+        for _ in train(model, loss, parts.train, recipe, selection=guard, seed=run.seed):
             pass
     yield run.metric
 

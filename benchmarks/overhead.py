@@ -29,9 +29,9 @@ BARS = {1: 2.5, 10: 1.5}
 """Times the widths of the paper's network, and how many times as long training for a metric may take."""
 SAID = {1: "the paper's network", 10: "a network ten times wider"}
 LIGHTER = {
-    "without companion": {"companion": False},
+    "without companion": {"control": False},
     "half the sets scored": {"refine_sets": 4},
-    "both": {"companion": False, "refine_sets": 4},
+    "both": {"control": False, "refine_sets": 4},
 }
 """What costs less than the default recipe, by what is changed in it."""
 AS_MANY = "cross-entropy, as many steps"

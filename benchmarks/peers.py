@@ -173,7 +173,7 @@ def course(make: Callable[[nn.Module, str], Stepper], rows: Rows, metric: str, l
 def our_course(rows: Rows, metric: str, look: int) -> Iterator[nn.Module]:
     """Train by the default recipe, cut to 300 steps of warm-up and 300 rounds."""
     torch.manual_seed(0)
-    recipe = replace(RECIPES["default"], warmup=300, rounds=300, check_every=10**9, companion=False)
+    recipe = replace(RECIPES["default"], warmup=300, rounds=300, check_every=10**9, control=False)
     model = build_model("mlp", rows.x.shape[1])
     rounds = train(model, make_loss("sl-r", get_metric(metric), recipe), rows, recipe)
     for done in rounds:

@@ -15,7 +15,6 @@ from asking import in_place
 from measuring import FOLDER, bar_of, stored
 from metricgrad.evaluation.records import FILE
 from metricgrad.evaluation.store import Store
-from metricgrad.training.compiled_steps import PAYS
 from performance_tables import (
     goal_table,
     growth_table,
@@ -81,7 +80,7 @@ def table2_section() -> str:
         cores=CORES,
         minutes=f"{total / CORES / 60:.0f}",
         bar="below" if total / CORES < 7200 else "above",
-        since="" if "companion" in runs[-1]["history"] else SINCE,
+        since="" if "control" in runs[-1]["history"] else SINCE,
     )
 
 
@@ -216,19 +215,19 @@ on with cross-entropy, exactly as `method="cross-entropy"` would have
 says how the two compare. In a wide network only arithmetic counts. There the companion alone makes 1.5 times the steps,
 and the eight sets scored in every round to keep the surrogate true are about as much arithmetic as the three steps of
 the round. A bar of 1.5 cannot be reached by writing the same computation better, only by computing less, and the last
-columns say what that would take: `Recipe(companion=False)` goes without the companion, `Recipe(refine_sets=4)` scores
+columns say what that would take: `Recipe(control=False)` goes without the companion, `Recipe(refine_sets=4)` scores
 half the sets. Neither is the default: that a fit for a metric is no worse than one of cross-entropy rests on the
 companion. What half the scoring saves is not above the noise of so few laps. "Over as many steps" is over a fit of
 cross-entropy as long as the model and its companion together. In so few steps what is done once, such as the first
 check of the surrogate, weighs more than in a whole fit.
 """
 
-NOT_COMPILED = f"""## Where torch.compile is used
+NOT_COMPILED = """## Where torch.compile is used
 
-The paper's recipe takes 300,000 rounds of thirteen tiny steps. From {PAYS:,} steps on, a fleet of surrogates with a
-learned g has whole steps compiled (`training/compiled_steps.py`,
-[decision 17](decisions/0017-whole-steps-compiled.md)). The default recipe has too few steps to pay for compiling, and
-`fit` never compiles.
+Nowhere. The paper's recipe takes 300,000 rounds of thirteen tiny steps, and up to version 0.1 whole steps of it were
+compiled through private parts of torch. Compiled through `torch.compile`, the surrogate takes as long as without, since
+checking the inputs of a compiled call takes as long as so small a step
+([decision 27](decisions/0027-one-trainer-k-members.md)).
 """
 
 ROUNDS = """## Rounds of the paper

@@ -26,16 +26,17 @@ import lightgbm
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from metricgrad.estimators.metric_estimator import make_loss
 from metricgrad.evaluation.store import Store
 from metricgrad.losses.ranking import QUERY_LOSSES
 from metricgrad.metrics.registry import Metric, get_metric
 from metricgrad.reporting.progress import work_bar
+from metricgrad.surrogate.loss import SurrogateLoss
 from metricgrad.training.data import Rows, Scaler, members, queries_of
 from metricgrad.training.networks import build_model
-from metricgrad.training.recipe import Recipe, get_recipe
+from metricgrad.training.recipe import get_recipe
 from metricgrad.training.selection import Selection, loss_of, scores_of
 from metricgrad.training.splits import split
 from metricgrad.training.trainer import train
@@ -81,25 +82,6 @@ def _rows(x: np.ndarray, grades: np.ndarray, queries: list[np.ndarray]) -> Rows:
     return Rows(torch.as_tensor(x[places]), torch.as_tensor(grades[places]), None, torch.as_tensor(own))
 
 
-class Guards(Selection):
-    """A guard for each of several metrics, so that a loss made by hand is followed once for all of them."""
-
-    def __init__(self, validation: Rows, metrics: list[Metric], recipe: Recipe) -> None:
-        super().__init__(validation, metrics[0], recipe)
-        self.each = [Selection(validation, metric, recipe) for metric in metrics]
-
-    def check(self, model: nn.Module, bold: bool, scores: Tensor | None = None) -> tuple[float, bool]:
-        """Have every guard look at the same scores."""
-        scores = scores_of(model, self.validation.x) if scores is None else scores
-        first, *_ = [guard.check(model, bold, scores) for guard in self.each]
-        return first
-
-    def restore(self, model: nn.Module, learned: bool) -> None:
-        """Leave the model as it is: every guard has its own to keep."""
-        for guard in self.each:
-            guard.verdict = guard.choose(learned)
-
-
 def follow(method: str, metrics: list[Metric], model: str, parts: Parts, seed: int) -> Iterator[dict[str, Any]]:
     """Train one model, and yield what the best one by each metric loses."""
     recipe = get_recipe("queries", learning_rate=RATES[model])
@@ -107,16 +89,15 @@ def follow(method: str, metrics: list[Metric], model: str, parts: Parts, seed: i
     torch.manual_seed(seed)
     loss = make_loss(method, metrics[0], recipe)
     torch.manual_seed(seed)
-    guards = Guards(parts.validation, metrics, recipe)
-    *_, last = train(network, loss, parts.train, recipe, guard=guards, seed=seed)
-    for metric, guard in zip(metrics, guards.each, strict=True):
-        assert guard.verdict is not None
-        kept = guard.bold if guard.verdict.followed else guard.safe
-        network.load_state_dict(kept.state)
+    selections = [Selection(parts.validation, metric, recipe) for metric in metrics]
+    *_, last = train(network, loss, parts.train, recipe, selection=selections, seed=seed)
+    for metric, selection in zip(metrics, selections, strict=True):
+        kept = selection.selected(network, isinstance(loss, SurrogateLoss))
+        best = selection.followed if kept.verdict.followed else selection.control
         yield {
-            "loss": loss_of(metric, parts.test, scores_of(network, parts.test.x)),
-            "validation": kept.least,
-            "followed": guard.verdict.followed,
+            "loss": loss_of(metric, parts.test, scores_of(kept.model, parts.test.x)),
+            "validation": best.least,
+            "followed": kept.verdict.followed,
             "trust": last.trust,
             "cosine": last.cosine,
         }

@@ -1,6 +1,6 @@
 """Whether a second thread is worth having: the same training on one thread and on all cores, by width of the network.
 
-`fit` gives torch one thread where a step is small (`metricgrad.threads.WORTH`). Here the choice is taken out of its
+`fit` gives torch one thread where a step is small (`metricgrad.training.threads`). Here the choice is taken out of its
 hands: both ways are timed in turns, by the clock and by the processor time of all threads together. On a machine that
 others use too, the clock says less than it does on one's own.
 """
@@ -20,7 +20,7 @@ from metricgrad.losses.binary import CrossEntropy
 from metricgrad.training.data import Rows
 from metricgrad.training.networks import PAPER_WIDTHS, build_model
 from metricgrad.training.recipe import Recipe
-from metricgrad.training.threads import WORTH, work_of
+from metricgrad.training.threads import MIN_WORK_FOR_THREADS, work_of
 from metricgrad.training.trainer import train
 from overhead import wide
 
@@ -52,7 +52,7 @@ def measure(times: int, steps: int, repeats: int, rows: Rows) -> dict[str, Any]:
     return {
         "widths": [times * width for width in PAPER_WIDTHS],
         "work": work,
-        "chosen": 1 if work < WORTH else several,
+        "chosen": 1 if work < MIN_WORK_FOR_THREADS else several,
         "threads": several,
         "seconds_a_step": {n: took / steps for n, took in middle(walls).items()},
         "wall": ratio(walls[str(several)], walls["1"]),
@@ -68,7 +68,7 @@ def main() -> int:
     X, y = made_up_table(40_000, FEATURES)
     rows = Rows(torch.from_numpy(X), torch.from_numpy(y).float())
     found = [measure(times, steps, asked.repeats, rows) for times, steps in STEPS.items()]
-    return store("threads", [], asked.folder, worth=WORTH, by_width=found)
+    return store("threads", [], asked.folder, worth=MIN_WORK_FOR_THREADS, by_width=found)
 
 
 if __name__ == "__main__":

@@ -170,8 +170,8 @@ def test_a_run_keeps_every_metric_under_every_protocol_and_its_history() -> None
     history = outcome["history"]
     assert history["steps"] == [6, 12, 18]
     assert {len(column) for column in history.values()} == {3}
-    seen = [*history["validation"], *(loss for loss in history["companion"] if loss == loss)]
-    assert len(seen) == 5  # the control is checked where the surrogate is
+    seen = [*history["validation"], *(loss for loss in history["control"] if loss == loss)]
+    assert len(seen) == 5  # the control is looked at where the surrogate is
     start, *rounds = history["validation"]
     kept = min(rounds) if outcome["verdict"]["followed"] else min(start, *seen[3:])
     assert outcome["validation_loss"] == pytest.approx(kept, rel=1e-4)
@@ -223,7 +223,7 @@ def test_the_cost_of_the_reduction_is_chosen_on_validation_rows() -> None:
     least = {}
     for cost in COSTS:
         guard = Selection(parts.validation, get_metric("f1"), run.how)
-        rounds = list(train(deepcopy(model), CostSensitive(cost), parts.train, run.how, guard=guard, seed=0))
+        rounds = list(train(deepcopy(model), CostSensitive(cost), parts.train, run.how, selection=guard, seed=0))
         least[cost] = min(done.validation for done in rounds if done.validation == done.validation)
     assert chosen["validation_loss"] == pytest.approx(min(least.values()))
     assert least[chosen["setting"]] == pytest.approx(min(least.values()))

@@ -105,7 +105,9 @@ def test_looking_at_test_rows_changes_nothing(convergence: Figure3) -> None:
         torch.manual_seed(0)
         loss = make_loss("sl-r", f1, recipe)
         torch.manual_seed(0)
-        rounds = list(train(model, loss, parts.train, recipe, guard=Selection(parts.validation, f1, recipe), seed=0))
+        rounds = list(
+            train(model, loss, parts.train, recipe, selection=Selection(parts.validation, f1, recipe), seed=0)
+        )
     np.testing.assert_array_equal([done.loss for done in rounds], convergence.surrogate["sl-r"])
     np.testing.assert_array_equal([done.gap for done in rounds], convergence.gap["sl-r"])
 

@@ -14,7 +14,7 @@ from metricgrad.training.data import Rows, members, queries_of
 from metricgrad.training.loader import SetLoader
 from metricgrad.training.recipe import Recipe
 from metricgrad.training.selection import Selection
-from metricgrad.training.trainer import scores_of_present, train
+from metricgrad.training.trainer import present_scores, train
 
 SIZES = [2, 3, 2, 2, 40]
 
@@ -66,15 +66,15 @@ def test_what_pads_a_set_is_not_scored_and_gets_no_gradient() -> None:
     class Model(nn.Linear):
         def forward(self, x: Tensor) -> Tensor:
             seen.append(x)
-            return super().forward(x)[..., 0]
+            return super().forward(x)[..., 0].unsqueeze(0)  # one member
 
     model = Model(3, 1)
-    scores = scores_of_present(model, x, w)
+    scores = present_scores(model, x, w)
     assert seen[0].shape == (12, 3)
     torch.testing.assert_close(scores, model(x) * w)
     scores.sum().backward()
     torch.testing.assert_close(model.bias.grad, torch.tensor([12.0]))
-    assert torch.equal(scores_of_present(model, x, torch.ones(4, 6)), model(x))
+    assert torch.equal(present_scores(model, x, torch.ones(4, 6)), model(x))
 
 
 def test_a_batch_norm_sees_no_padding() -> None:
@@ -85,6 +85,6 @@ def test_a_batch_norm_sees_no_padding() -> None:
     norm = nn.BatchNorm1d(1)
     recipe = Recipe(warmup=5, rounds=0, sets=4, learning_rate=1e-6)
     padded = Rows(*far, None, later)
-    guard = Selection(padded, get_metric("map"), recipe)
-    list(train(nn.Sequential(norm, nn.Linear(1, 1), nn.Flatten(0)), ListNet(), padded, recipe, guard=guard))
+    selection = Selection(padded, get_metric("map"), recipe)
+    list(train(nn.Sequential(norm, nn.Linear(1, 1), nn.Flatten(0)), ListNet(), padded, recipe, selection=selection))
     assert float(norm.running_mean.abs()) < 1

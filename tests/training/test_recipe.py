@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError, asdict
+from dataclasses import FrozenInstanceError, asdict, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
-from metricgrad.training.recipe import RECIPES, Recipe, get_recipe
+from metricgrad import MetricClassifier
+from metricgrad.training.recipe import RECIPES, Recipe, get_recipe, with_new_names
 
 
 def test_the_recipe_of_the_paper_is_what_its_authors_did() -> None:
@@ -25,7 +27,7 @@ def test_the_recipe_of_the_paper_is_what_its_authors_did() -> None:
         "restore": False,
         "warmup": 0,
         "anchor": 0.0,
-        "companion": False,
+        "control": False,
         "margin": 0.0,
         "learning_rate": 1e-5,
         "surrogate_rate": 1e-5,
@@ -34,7 +36,7 @@ def test_the_recipe_of_the_paper_is_what_its_authors_did() -> None:
         "refine_mode": "both",
         "noise": 0.0,
         "relational": 0.0,
-        "construction": "paper",
+        "surrogate_config": "paper",
         "standardise": False,
         "form": "best",
         "trust": -1.0,
@@ -82,7 +84,7 @@ def test_an_automatic_share_of_positives_is_natural_within_limits(prevalence: fl
         ("first", "both", "one of model, surrogate"),
         ("refine_mode", "test", "one of eval, train, both"),
         ("schedule", "step", "one of cosine, constant"),
-        ("construction", "own", "one of default, paper"),
+        ("surrogate_config", "own", "one of default, paper"),
         ("form", "worst", "one of best, zero"),
         ("rounds", -1, "an integer of at least 0"),
         ("rounds", 1.5, "an integer of at least 0"),
@@ -147,3 +149,27 @@ def test_the_content_of_a_recipe_is_every_field_but_its_name() -> None:
     content = get_recipe("default", anchor=0.3).content
     assert Recipe(**content) == Recipe(anchor=0.3)
     assert "name" not in content
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "value"), [("companion", "control", False), ("construction", "surrogate_config", "paper")]
+)
+def test_the_old_name_of_a_field_still_works_with_a_warning(old: str, new: str, value: Any) -> None:
+    expected = Recipe(**{new: value})
+    for make in (Recipe, partial(replace, Recipe()), partial(get_recipe, "default")):
+        with pytest.warns(DeprecationWarning, match=f"the field '{old}' of Recipe is now '{new}'"):
+            assert make(**{old: value}) == expected
+    with pytest.warns(DeprecationWarning, match=f"'{old}'"):
+        assert getattr(expected, old) == value
+    estimator = MetricClassifier("f1")
+    with pytest.warns(DeprecationWarning, match=f"'{old}'"):
+        estimator.set_params(**{f"recipe__{old}": value})
+    assert estimator.recipe == expected
+
+
+def test_stored_fields_are_read_under_their_new_names() -> None:
+    assert with_new_names({"companion": False, "rounds": 3, "construction": "paper"}) == {
+        "control": False,
+        "rounds": 3,
+        "surrogate_config": "paper",
+    }

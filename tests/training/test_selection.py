@@ -24,7 +24,7 @@ from metricgrad.training.resampling import standard_error
 from metricgrad.training.selection import Selection, Verdict, exact_scores, loss_of, scores_of
 from metricgrad.training.trainer import train
 
-RECIPE = Recipe(warmup=6, rounds=4, set_size=50, refine_sets=4, trust=-1.0, check_every=1)
+RECIPE = Recipe(warmup=6, rounds=4, set_size=48, refine_sets=4, trust=-1.0, check_every=1)
 
 
 def table(n: int = 300, seed: int = 0) -> Rows:
@@ -46,8 +46,8 @@ class Fixed(nn.Module):
 
 def judged(safe: float, bold: float, margin: float, learned: bool = True, n: int = 300) -> tuple[Verdict, float]:
     guard, model = Selection(table(n, 1), auc, replace(RECIPE, margin=margin)), Fixed(0.0)
-    guard.check(Fixed(safe), bold=False)
-    guard.check(Fixed(bold), bold=True)
+    guard.check(Fixed(safe), followed=False)
+    guard.check(Fixed(bold), followed=True)
     guard.restore(model, learned)
     assert guard.verdict is not None
     return guard.verdict, model.good.item()
@@ -252,24 +252,24 @@ def test_the_loss_of_sets_is_the_mean_of_those_with_both_classes(w: Tensor | Non
     assert loss_of(auc, rows._replace(members=None), SCORES) == pytest.approx(whole)
 
 
-# ---- the companion -------------------------------------------------------------------------------------------------
+# ---- the control -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("model", ["linear", "mlp"])
-def test_the_companion_is_the_very_run_of_cross_entropy(model: str) -> None:
+def test_the_control_is_the_very_run_of_cross_entropy(model: str) -> None:
     def run(loss: nn.Module, recipe: Recipe) -> list[tuple[float, float]]:
         torch.manual_seed(0)
         network = build_model(model, 5)
         torch.manual_seed(0)
-        rounds = train(network, loss, table(), recipe, guard=Selection(table(200, 1), auc, recipe), seed=2)
-        return [(done.validation, done.companion) for done in rounds if done.phase == "rounds"]
+        rounds = train(network, loss, table(), recipe, selection=Selection(table(200, 1), auc, recipe), seed=2)
+        return [(done.validation, done.control) for done in rounds if done.phase == "rounds"]
 
     plain = run(CrossEntropy(), RECIPE)
     beside = run(SurrogateLoss("auc"), RECIPE)
-    assert [companion for _, companion in beside] == [own for own, _ in plain]
-    assert all(math.isnan(companion) for _, companion in plain)
-    assert all(math.isnan(companion) for _, companion in run(SurrogateLoss("auc"), replace(RECIPE, companion=False)))
-    assert [own for own, _ in beside] == [own for own, _ in run(SurrogateLoss("auc"), replace(RECIPE, companion=False))]
+    assert [control for _, control in beside] == [own for own, _ in plain]
+    assert all(math.isnan(control) for _, control in plain)
+    assert all(math.isnan(control) for _, control in run(SurrogateLoss("auc"), replace(RECIPE, control=False)))
+    assert [own for own, _ in beside] == [own for own, _ in run(SurrogateLoss("auc"), replace(RECIPE, control=False))]
 
 
 def test_a_surrogate_that_gains_nothing_ends_exactly_at_cross_entropy() -> None:
@@ -279,7 +279,7 @@ def test_a_surrogate_that_gains_nothing_ends_exactly_at_cross_entropy() -> None:
         network = build_model("mlp", 5)
         torch.manual_seed(0)
         guard = Selection(table(200, 1), auc, recipe)
-        list(train(network, loss, table(), recipe, guard=guard, seed=2))
+        list(train(network, loss, table(), recipe, selection=guard, seed=2))
         ends.append(network.state_dict())
     assert guard.verdict is not None
     assert not guard.verdict.followed
@@ -288,7 +288,7 @@ def test_a_surrogate_that_gains_nothing_ends_exactly_at_cross_entropy() -> None:
 
 def test_a_model_that_loses_as_much_as_the_best_so_far_is_not_the_best() -> None:
     guard = Selection(table(), auc, RECIPE)
-    assert [guard.check(Fixed(good), bold=False)[1] for good in (0.2, 0.2, 1.0, 1.0, 0.5)] == [
+    assert [guard.check(Fixed(good), followed=False)[1] for good in (0.2, 0.2, 1.0, 1.0, 0.5)] == [
         True,
         False,
         True,

@@ -12,7 +12,7 @@ from torch import nn
 
 from metricgrad import MetricClassifier, Recipe
 from metricgrad.training.networks import mlp
-from metricgrad.training.threads import WORTH, one_thread, threads_for, work_of
+from metricgrad.training.threads import MIN_WORK_FOR_THREADS, one_thread, threads_for, work_of
 
 
 @pytest.fixture(autouse=True)
@@ -82,7 +82,7 @@ def test_the_work_of_layers_that_share_weights_is_not_guessed() -> None:
 def test_small_steps_have_one_thread_and_large_ones_what_the_user_set() -> None:
     with threads_for(mlp(123), 400):
         assert torch.get_num_threads() == 1
-    wide = nn.Linear(1000, WORTH // 400 // 1000 + 1)
+    wide = nn.Linear(1000, MIN_WORK_FOR_THREADS // 400 // 1000 + 1)
     with threads_for(wide, 400):
         assert torch.get_num_threads() == 3
 
@@ -94,7 +94,7 @@ def test_fit_trains_small_models_on_one_thread_and_gives_the_others_back(model: 
     rng = np.random.default_rng(0)
     X = rng.standard_normal((500, 3))
     seen: set[int] = set()
-    short = Recipe(warmup=2, rounds=1, trust=-1, companion=False)
+    short = Recipe(warmup=2, rounds=1, trust=-1, control=False)
     MetricClassifier("auc", model=model, recipe=short, callback=lambda done: seen.add(torch.get_num_threads())).fit(
         X, X[:, 0] > 1
     )

@@ -125,8 +125,8 @@ class MetricEstimator(NestedRecipe):
     ) -> Trained:
         """Train a network by rounds, until the end, the time limit, the word of the callback or Ctrl-C."""
         torch.manual_seed(seed)  # dropout must not depend on the loss: every method starts from the same warm-up
-        guard = Selection(kept, metric, recipe)
-        rounds = train(network, loss, rows, recipe, guard=guard, seed=seed)
+        selection = Selection(kept, metric, recipe)
+        rounds = train(network, loss, rows, recipe, selection=selection, seed=seed)
         history: list[Round] = []
         interrupted = False
         try:
@@ -141,7 +141,7 @@ class MetricEstimator(NestedRecipe):
             warnings.warn("fit: stopped by the user; the best model so far is kept", stacklevel=4)
         rounds.close()
         # In double, a row scores the same whatever rows lie beside it; a module of the user's stays as it is.
-        return Trained(network.double() if network.name else network, history, interrupted, guard.verdict)
+        return Trained(network.double() if network.name else network, history, interrupted, selection.verdict)
 
     def _is_enough(self, done: Round) -> bool:
         """Call back, and return whether to stop: because the callback returned True, or the time is up."""
@@ -200,7 +200,7 @@ def make_loss(method: str, metric: Metric, recipe: Recipe, progress: Progress | 
         "scratch" if method == "sl-s" else "universal",
         frozen=method == "sl-u",
         form=recipe.form,
-        config=None if recipe.construction == "default" else recipe.construction,
+        config=None if recipe.surrogate_config == "default" else recipe.surrogate_config,
         learning_rate=recipe.surrogate_rate,
         clip=recipe.clip,
         relational=recipe.relational,

@@ -21,15 +21,13 @@ from metricgrad.losses.binary import TUNED, CostSensitive
 from metricgrad.metrics.registry import Metric, get_metric
 from metricgrad.tabular.encoding import Preparation
 from metricgrad.tabular.schema import Schema
-from metricgrad.training.candidates import Trained
 from metricgrad.training.checkpoint import Checkpoint
 from metricgrad.training.data import Parts, Rows, TrainingData
-from metricgrad.training.ensemble_trainer import Member, train_each
-from metricgrad.training.networks import Scorer, build_model
+from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import Recipe
-from metricgrad.training.selection import Verdict, exact_scores
+from metricgrad.training.selection import Selected, Verdict, exact_scores
 from metricgrad.training.splits import split
-from metricgrad.training.trainer import Round
+from metricgrad.training.trainer import Round, train_each
 
 Array = NDArray[Any]
 CONTROL = "cross-entropy"
@@ -93,7 +91,7 @@ class TrainedMethod:
     verdict: Verdict | None = None
     history: tuple[Round, ...] = ()
     loss: nn.Module | None = None
-    model: Scorer | None = None
+    model: nn.Module | None = None
 
 
 def train_methods(
@@ -148,9 +146,11 @@ def _train_networks(
     """Train a copy of one network along every loss, and choose the best setting of each method by each metric."""
     candidates = list(_candidates(metrics, recipe, seed))
     network = build_model(model, parts.train.x.shape[1], seed)
-    members = [Member(one.loss, one.metrics) for one in candidates]
+    runs = [(one.loss, one.metrics) for one in candidates]
     begun = time.perf_counter()
-    trained = train_each(network, members, parts.train, recipe, validation=parts.validation, seed=seed, log=checkpoint)
+    trained = train_each(
+        network, runs, parts.train, recipe, validation=parts.validation, seed=seed, checkpoint=checkpoint
+    )
     seconds = time.perf_counter() - begun + (sum(part.spent for part in checkpoint.parts) if checkpoint else 0.0)
     every = list(zip(candidates, trained, strict=True))
     found = []
@@ -161,7 +161,7 @@ def _train_networks(
 
 
 def _chosen(
-    metric: Metric, settings: Sequence[tuple[Trained, _Candidate]], parts: Parts, seconds: float
+    metric: Metric, settings: Sequence[tuple[Selected, _Candidate]], parts: Parts, seconds: float
 ) -> TrainedMethod:
     """Return the best setting of a method by a metric; a setting took some seconds to train."""
     best, (method, loss, metrics) = min(settings, key=lambda pair: pair[0].least)

@@ -14,6 +14,7 @@ import pandas as pd
 
 from metricgrad.locking import exclusive
 from metricgrad.provenance import provenance
+from metricgrad.training.recipe import with_new_names
 
 
 class Store:
@@ -100,7 +101,12 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
         record = json.loads(line)
     except (ValueError, RecursionError):  # ValueError: bytes that are not UTF-8, too
         return None
-    return record if isinstance(record, dict) and isinstance(record.get("run"), dict) else None
+    if not (isinstance(record, dict) and isinstance(record.get("run"), dict)):
+        return None
+    for holder, name in ((record["run"], "content"), (record["run"], "changes"), (record, "history")):
+        if isinstance(holder.get(name), dict):
+            holder[name] = with_new_names(holder[name])
+    return record
 
 
 def _plain(value: Any) -> Any:

@@ -41,7 +41,7 @@ TABLES: Mapping[str, tuple[tuple[str, str], ...]] = {
 """The cells of each table, a metric and a method: three modes of the surrogate; the refined one and baselines."""
 SEED_STRIDE = 1_000_003
 """Distance between the seeds of two replicates."""
-HISTORY = ("steps", "validation", "companion", "loss", "gap", "trust", "cosine")
+HISTORY = ("steps", "validation", "control", "loss", "gap", "trust", "cosine")
 """Columns of a stored history."""
 HISTORY_DIGITS = 5
 """Significant digits of a number in a stored history."""
@@ -76,7 +76,7 @@ class Run:
         named = {name: value for name, value in asdict(self).items() if name not in ("changes", "rows")}
         more: dict[str, Any] = {"data": dataset_digest(self.dataset)}
         if self.method in ("sl-r", "sl-u"):
-            more["surrogate"] = bundled_digest(get_metric(self.metric), self.how.construction, self.how.form)
+            more["surrogate"] = bundled_digest(get_metric(self.metric), self.how.surrogate_config, self.how.form)
         if self.rows is not None:
             more["rows"] = self.rows
         return {**named, "content": get_recipe(self.recipe, **dict(self.changes)).content, **more}

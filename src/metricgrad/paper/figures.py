@@ -170,7 +170,9 @@ def _course(method: str, metric: Metric, recipe: Recipe, parts: Parts, spec: Any
     loss = make_loss(method, metric, recipe)
     rounds, checks = [], [(0, _test_loss(model, metric, recipe, parts))]
     torch.manual_seed(seed)
-    for done in train(model, loss, parts.train, recipe, guard=Selection(parts.validation, metric, recipe), seed=seed):
+    for done in train(
+        model, loss, parts.train, recipe, selection=Selection(parts.validation, metric, recipe), seed=seed
+    ):
         rounds.append((done.steps, done.loss, done.gap))
         if done.validation == done.validation:
             checks.append((done.steps, _test_loss(model, metric, recipe, parts)))

@@ -179,7 +179,8 @@ class SurrogateLoss(nn.Module):
         """Fit the surrogate to the true losses of these sets (Eq. 5), `(..., n)`, divided over some steps of Adam.
 
         The true losses are those of the scores, or of `judged`, where the two differ on purpose: the authors' program
-        takes the true loss in evaluation mode and the surrogate loss in training mode.
+        takes the true loss in evaluation mode and the surrogate loss in training mode. `gap` then counts every step, as
+        it does there.
 
         Returns
         -------
@@ -187,8 +188,7 @@ class SurrogateLoss(nn.Module):
             The mean `|true - surrogate|` of these sets before refining; NaN if every set held one class only.
         """
         targets, weights = broadcast_sets(scores, targets, weights, self.metric.task)
-        judged = scores if judged is None else judged
-        if judged.shape != scores.shape:
+        if judged is not None and judged.shape != scores.shape:
             expected, got = tuple(scores.shape), tuple(judged.shape)
             raise ValueError(f"judged: expected the shape of scores, {expected}, got {got}")
         if not isinstance(steps, int) or steps < 1:
@@ -203,14 +203,16 @@ class SurrogateLoss(nn.Module):
             return float("nan")
         sets = scores.detach()[kept], targets[kept], weights[kept]
         with torch.autocast(scores.device.type, enabled=False):
-            true = self.true(judged.detach()[kept], *sets[1:])
+            true = self.true((scores if judged is None else judged).detach()[kept], *sets[1:])
             self._stretch(true)
-            gap = self._learn(sets, true, steps)
-        self.running_gap.copy_(torch.where(self.running_gap.isnan(), gap, 0.9 * self.running_gap + 0.1 * gap))
-        return float(gap)
+            gaps = self._learn(sets, true, steps)
+        whole = torch.cat(gaps).mean()
+        for gap in [whole] if judged is None else [gap.mean() for gap in gaps]:
+            self.running_gap.copy_(torch.where(self.running_gap.isnan(), gap, 0.9 * self.running_gap + 0.1 * gap))
+        return float(whole)
 
-    def _learn(self, sets: tuple[Tensor, Tensor, Tensor], true: Tensor, steps: int) -> Tensor:
-        """Step Adam over parts of the sets, `(k, n)`, and return the mean gap before each step."""
+    def _learn(self, sets: tuple[Tensor, Tensor, Tensor], true: Tensor, steps: int) -> list[Tensor]:
+        """Step Adam over parts of the sets, `(k, n)`, and return the gaps of each part before its step."""
         surrogate, gaps = self.surrogate, []
         pooled = None
         if surrogate.fixed_pool:
@@ -222,7 +224,7 @@ class SurrogateLoss(nn.Module):
                 smooth = surrogate(*(rows[part] for rows in sets)) if pooled is None else surrogate.judge(pooled[part])
                 self._step(meta_loss(smooth / span, true[part] / span, self.relational))
                 gaps.append((smooth.detach() - true[part]).abs())
-        return torch.cat(gaps).mean()
+        return gaps
 
     def _step(self, distance: Tensor) -> None:
         """Step Adam down a distance.

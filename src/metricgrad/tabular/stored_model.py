@@ -24,8 +24,8 @@ from metricgrad.metrics.tasks import BINARY
 from metricgrad.tabular.encoding import MAX_SCALED
 from metricgrad.tabular.manifest import MAX_WORD, Field, parsed, read_file, read_table_state
 from metricgrad.tabular.table_classifier import TableClassifier
-from metricgrad.training.networks import MODELS, Scorer, folded, layers_of, tensors_of
-from metricgrad.training.recipe import Recipe
+from metricgrad.training.networks import MODELS, Scorer, folded
+from metricgrad.training.recipe import RENAMED_FIELDS, Recipe
 from metricgrad.training.selection import Verdict
 from metricgrad.training.trainer import Round
 
@@ -46,7 +46,7 @@ READERS: dict[str, Callable[[Field], Any]] = {
     "bool": Field.flag,
 }
 """How a field of a record is read, by its type."""
-OLD_NAMES = {"control": "companion", "config": "construction", "surrogate_config": "construction"}
+OLD_NAMES = {new: old for old, new in RENAMED_FIELDS.items()}
 """Names in folders of 0.1.0 of fields that were renamed since."""
 
 
@@ -104,6 +104,13 @@ def _recipe(entry: Field) -> Recipe:
         raise ValueError(f"{entry.place}.{error}") from error
 
 
+def _stored_names(kind: type[Any], entry: Field) -> dict[str, str]:
+    """Return the fields of a record that are stored, each with the name it is stored under."""
+    names = {field.name: field.name for field in fields(kind)}
+    old = {new: old for old, new in RENAMED_FIELDS.items() if new in names and old in entry}
+    return {new: name for new, name in {**names, **old}.items() if name in entry}
+
+
 def _record(kind: type[Record], entry: Field) -> Record:
     """Return a record, with NaN for unknown fields: another version may have stored fewer."""
     types = {field.name: str(field.type) for field in fields(kind)}
@@ -154,7 +161,7 @@ def _check_scores(inner: MetricClassifier) -> None:
     """Refuse weights with which a row can have an infinite score: features are at most `MAX_SCALED` from zero."""
     centre, scale = torch.from_numpy(inner.centre_), torch.from_numpy(inner.scale_)
     largest = ((MAX_SCALED + centre.abs()) / scale).float().double()  # as features are rounded
-    for weight, bias in folded((layer, tensors_of(layer)) for layer in layers_of(inner.network_.body))[0]:
+    for weight, bias in folded(inner.network_.body)[0]:
         largest = weight.abs() @ largest + bias.abs()
     if not float(largest.max()) + abs(float(inner.threshold_)) < MAX_SCORE:
         raise ValueError("network: expected weights with which every score is finite, got larger ones")

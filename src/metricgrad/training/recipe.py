@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from functools import partial, wraps
 from numbers import Integral, Real
 from typing import Any
+
+RENAMED_FIELDS = {"companion": "control", "construction": "surrogate_config"}
+"""Old names of fields, of a recipe or of a round, which stored runs and saved models hold."""
 
 CHOICES = {
     "first": ("model", "surrogate"),
     "refine_mode": ("eval", "train", "both"),
     "schedule": ("cosine", "constant"),
-    "construction": ("default", "paper"),
+    "surrogate_config": ("default", "paper"),
     "form": ("best", "zero"),
 }
 COUNTS = {
@@ -74,7 +79,7 @@ class Recipe:
     learning_rate, surrogate_rate : float
         Of the two Adams.
     schedule : {"cosine", "constant"}
-        Of the model's learning rate, started anew after the warm-up.
+        Of the model's learning rate, restarted after the warm-up.
     clip : float, optional
         Largest gradient norm, of model and surrogate.
     refine_mode : {"eval", "train", "both"}
@@ -84,7 +89,7 @@ class Recipe:
         Largest noise on refined scores, in units of their spread: each set gets its own share of it.
     relational : float
         See `SurrogateLoss`.
-    construction : {"default", "paper"}
+    surrogate_config : {"default", "paper"}
         How a surrogate is built.
     standardise : bool
         Whether features are centred and scaled on the rows trained on.
@@ -94,8 +99,8 @@ class Recipe:
         Before the first round, refine until the Spearman correlation of surrogate and metric on fresh sets is at
         least `trust`, for at most `trust_cap` steps; -1 is never.
     check_every : int
-        Rounds between looks at the validation rows.
-    companion : bool
+        Rounds between checks on the validation rows.
+    control : bool
         Whether beside a surrogate a copy of the model goes on with cross-entropy, on the same sets, to compete with it
         on the validation rows in the end.
     margin : float
@@ -132,13 +137,13 @@ class Recipe:
     refine_mode: str = "eval"
     noise: float = 0.3
     relational: float = 0.3
-    construction: str = "default"
+    surrogate_config: str = "default"
     standardise: bool = True
     form: str = "best"
     trust: float = 0.8
     trust_cap: int = 3_000
     check_every: int = 50
-    companion: bool = True
+    control: bool = True
     margin: float = 1.0
     baseline_steps: int | None = None
     baseline_rate: float | None = None
@@ -160,7 +165,7 @@ class Recipe:
                 continue
             if not _is_number(value) or not low <= float(value) <= high:
                 raise ValueError(f"{number}: expected {_between(low, high)}, got {value!r}")
-        for flag in ("restore", "standardise", "companion", "clip_baselines"):
+        for flag in ("restore", "standardise", "control", "clip_baselines"):
             if not isinstance(getattr(self, flag), bool):
                 raise ValueError(f"{flag}: expected True or False, got {getattr(self, flag)!r}")
         share: Any = self.positive_share
@@ -204,6 +209,45 @@ class Recipe:
         return min(max(prevalence, 0.25), 0.75)
 
 
+def with_new_names(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return stored fields of a recipe or of a round under the names they have now."""
+    return {RENAMED_FIELDS.get(name, name): value for name, value in stored.items()}
+
+
+def _accept_old_names(cls: type[Recipe]) -> None:
+    """Let the old names of fields work for one release, with a warning."""
+    init = cls.__init__
+
+    @wraps(init)
+    def __init__(self: Recipe, *values: Any, **named: Any) -> None:
+        init(self, *values, **_renamed(named))
+
+    cls.__init__ = __init__  # type: ignore[method-assign]
+    for old, new in RENAMED_FIELDS.items():
+        setattr(cls, old, property(partial(_old_value, old=old, new=new)))
+
+
+def _renamed(named: Mapping[str, Any]) -> dict[str, Any]:
+    """Return fields under their new names; `replace` gives the new name beside an old one, which then wins."""
+    for old in named.keys() & RENAMED_FIELDS.keys():
+        _warn_renamed(old)
+    old_values = {name: value for name, value in named.items() if name in RENAMED_FIELDS}
+    return {name: value for name, value in named.items() if name not in RENAMED_FIELDS} | with_new_names(old_values)
+
+
+def _old_value(recipe: Recipe, *, old: str, new: str) -> Any:
+    _warn_renamed(old)
+    return getattr(recipe, new)
+
+
+def _warn_renamed(old: str) -> None:
+    message = f"the field {old!r} of Recipe is now {RENAMED_FIELDS[old]!r}; the old name goes with the next release"
+    warnings.warn(message, DeprecationWarning, stacklevel=4)
+
+
+_accept_old_names(Recipe)
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, Real) and value is not True and value is not False
 
@@ -235,11 +279,11 @@ RECIPES = {
         refine_mode="both",
         noise=0.0,
         relational=0.0,
-        construction="paper",
+        surrogate_config="paper",
         standardise=False,
         trust=-1.0,
         check_every=1_000,
-        companion=False,
+        control=False,
         margin=0.0,
         baseline_steps=1_000_000,
         baseline_rate=1e-4,
@@ -257,6 +301,7 @@ def get_recipe(spec: Recipe | str, **changes: Any) -> Recipe:
         spec = RECIPES[spec]
     if not isinstance(spec, Recipe):
         raise TypeError(f"recipe: expected a name or a Recipe, got {spec!r}")
+    changes = _renamed(changes)
     unknown = set(changes) - {field.name for field in fields(Recipe)}
     if unknown:
         raise ValueError(f"recipe: expected fields of Recipe, got {', '.join(sorted(unknown))}")

@@ -1,13 +1,14 @@
-"""The guard: keeps the models that lose least on validation rows, and says whether a learned loss was worth following.
+"""Selection: which model is kept, by its true loss on validation rows.
 
-Two models compete: the best one that followed cross-entropy, which is safe, and the best one that followed the loss.
-The second wins if it loses less by more than the noise of the validation rows explains.
+Two kinds of models compete: those that followed cross-entropy (the warm-up and the control), and those that followed
+the loss. A surrogate's model is kept only if its validation gain exceeds one standard error.
 """
 
 from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -19,20 +20,23 @@ from metricgrad.training.data import Rows
 from metricgrad.training.recipe import Recipe
 from metricgrad.training.resampling import standard_error
 
+if TYPE_CHECKING:
+    from metricgrad.training.trainer import Round
+
 CHUNK = 65_536
 """Rows scored at a time where there may be many."""
 NAN = float("nan")
 
 
 def loss_of(metric: Metric, rows: Rows, scores: Tensor) -> float:
-    """Return the true loss of rows, the mean over their sets; sets that tell nothing do not count."""
+    """Return the true loss of rows, the mean over their sets; sets that are not informative do not count."""
     scores, targets, weights = rows.in_sets(scores)
     losses = metric(scores, targets, weights)
     if rows.members is None:
         return float(losses)
     assert weights is not None
-    told = metric.task.informative(targets, weights)
-    return float(losses[told].mean()) if bool(told.any()) else 0.0
+    informative = metric.task.informative(targets, weights)
+    return float(losses[informative].mean()) if bool(informative.any()) else 0.0
 
 
 @dataclass(frozen=True)
@@ -45,18 +49,20 @@ class Verdict:
         Whether it is the one that followed the loss; else it followed the proxy of the task: cross-entropy.
     gain : float
         How much less the best model of the loss loses on the validation rows than the best of the proxy; NaN if one
-        of them was never looked at.
+        of them was never checked.
     error : float
-        Standard error of the gain, by drawing the validation rows anew; NaN if nothing depends on it.
+        Standard error of the gain, by resampling the validation rows; NaN if nothing depends on it.
     proxy : str
-        What the proxy is called.
+        The name of the proxy.
 
     Examples
     --------
     >>> print(Verdict(True, 0.031, 0.012))
-    kept the model that followed the metric: +0.0310 on the validation rows, standard error 0.0120
+    kept the model that followed the metric: it gained 0.0310 on the validation rows (standard error 0.0120)
     >>> print(Verdict(False, 0.004, 0.012))
-    kept cross-entropy: the metric's model gained +0.0040 on the validation rows, noise (standard error 0.0120)
+    kept cross-entropy: the metric's model gained 0.0040 on the validation rows, within noise (standard error 0.0120)
+    >>> print(Verdict(False, -0.0169, float("nan")))
+    kept cross-entropy: the metric's model lost 0.0169 on the validation rows
     """
 
     followed: bool
@@ -65,30 +71,41 @@ class Verdict:
     proxy: str = "cross-entropy"
 
     def __str__(self) -> str:
+        kept = "kept the model that followed the metric" if self.followed else f"kept {self.proxy}"
         if self.gain != self.gain:
-            return "kept the model that followed the metric" if self.followed else f"kept {self.proxy}"
-        if self.followed:
-            error = "" if self.error != self.error else f", standard error {self.error:.4f}"
-            return f"kept the model that followed the metric: {self.gain:+.4f} on the validation rows{error}"
-        if self.gain <= 0:
-            return f"kept {self.proxy}: the metric's model gained {self.gain:+.4f} on the validation rows"
-        return (
-            f"kept {self.proxy}: the metric's model gained {self.gain:+.4f} on the validation rows, noise "
-            f"(standard error {self.error:.4f})"
-        )
+            return kept
+        who = "it" if self.followed else "the metric's model"
+        noise = "" if self.error != self.error else f" (standard error {self.error:.4f})"
+        within = ", within noise" if noise and not self.followed else ""
+        verb = "lost" if self.gain < 0 else "gained"
+        return f"{kept}: {who} {verb} {abs(self.gain):.4f} on the validation rows{within}{noise}"
 
 
 @dataclass
 class Best:
-    """The model of one course that loses least so far: its loss, its weights, its scores of the validation rows."""
+    """The best checkpoint of a kind: its validation loss, its weights, its scores of the validation rows."""
 
     least: float = float("inf")
     state: dict[str, Tensor] = field(default_factory=dict)
     scores: Tensor | None = None
 
 
+class Selected(NamedTuple):
+    """The model kept, its history, why it was kept, and the best model that followed the loss (maybe the same)."""
+
+    model: nn.Module
+    history: list[Round]
+    verdict: Verdict
+    followed: nn.Module
+
+    @property
+    def least(self) -> float:
+        """The least validation loss of a model that followed the loss, or its start."""
+        return min((done.validation for done in self.history), default=float("inf"))
+
+
 class Selection:
-    """Keeps the best models by a metric on validation rows, and chooses between them.
+    """Keeps the best checkpoints by a metric on validation rows, and chooses between them.
 
     Parameters
     ----------
@@ -97,69 +114,83 @@ class Selection:
     metric : Metric
         By what; at the best threshold of the rows, unless the recipe trains at zero.
     recipe : Recipe
-        Says by how many standard errors a learned loss must win.
+        By how many standard errors a surrogate's model must win.
 
     Attributes
     ----------
-    safe, bold : Best
-        Of cross-entropy, and of the loss.
+    control, followed : Best
+        Of the models that followed cross-entropy, and of those that followed the loss.
+    history : list of Round
+        The rounds at which models were checked.
     verdict : Verdict or None
-        Which of them was kept, once it is over.
+        Which of them was kept, once training is over.
     """
 
     def __init__(self, validation: Rows, metric: Metric, recipe: Recipe) -> None:
         self.validation = validation
         self.metric, self.decided = (metric if recipe.form == "zero" else metric.best), metric
         self.margin = recipe.margin
-        self.safe, self.bold = Best(), Best()
+        self.control, self.followed = Best(), Best()
+        self.history: list[Round] = []
         self.verdict: Verdict | None = None
 
-    def check(self, model: nn.Module, bold: bool, scores: Tensor | None = None) -> tuple[float, bool]:
-        """Return the true loss of a model on the validation rows, and whether it is the least of all so far."""
-        if scores is None:
-            scores = scores_of(model, self.validation.x)
+    def check(self, model: nn.Module, *, followed: bool, scores: Tensor | None = None) -> tuple[float, bool]:
+        """Return the true loss of a model on the validation rows, and whether it is the least of all so far.
+
+        Scores of the validation rows are computed unless they are given. A model whose scores are not finite has no
+        loss and is never the best.
+        """
+        scores = scores_of(model, self.validation.x) if scores is None else scores
+        if not bool(scores.isfinite().all()):
+            return NAN, False
         now = loss_of(self.metric, self.validation, scores)
-        before = min(self.safe.least, self.bold.least)
-        own = self.bold if bold else self.safe
-        if now < own.least:
-            own.least, own.state, own.scores = now, deepcopy(model.state_dict()), scores
+        before = min(self.control.least, self.followed.least)
+        best = self.followed if followed else self.control
+        if now < best.least:
+            best.least, best.state, best.scores = now, deepcopy(model.state_dict()), scores
         return now, now < before
 
     def choose(self, learned: bool) -> Verdict:
-        """Say which model is to be kept: of two losses made by hand the better, a learned one only if it surely is."""
-        gain, error = self.safe.least - self.bold.least, NAN
+        """Decide which model to keep: the better one, but a learned loss must win by more than the noise."""
+        gain, error = self.control.least - self.followed.least, NAN
         proxy = proxy_name(self.metric.task)
-        if self.bold.scores is None or self.safe.scores is None:
-            return Verdict(self.bold.scores is not None, NAN, error, proxy)
+        if self.followed.scores is None or self.control.scores is None:
+            return Verdict(self.followed.scores is not None, NAN, error, proxy)
         if learned and self.margin and gain > 0:
-            error = self._error(self.safe.scores, self.bold.scores)
+            error = self._error(self.control.scores, self.followed.scores)
             return Verdict(gain > self.margin * error, gain, error, proxy)
         return Verdict(gain > 0, gain, error, proxy)
 
-    def _error(self, safe: Tensor, bold: Tensor) -> float:
+    def _error(self, control: Tensor, followed: Tensor) -> float:
         """Return the standard error of the gain.
 
-        Of several outputs, the offsets stay those that are best for the rows as they are: to search them anew for every
+        Of several outputs, the offsets stay those that are best for the rows as they are: to search them for every
         resample takes long, and near the best they hardly matter.
         """
-        first, y, w = self.validation.in_sets(safe)
-        second, *_ = self.validation.in_sets(bold)
+        first, y, w = self.validation.in_sets(control)
+        second, *_ = self.validation.in_sets(followed)
         if self.metric is self.decided or not self.metric.task.outputs:
             return standard_error(self.metric, first, second, y, w)
         first, second = (each.double() + best_offsets(self.decided, each, y, w) for each in (first, second))
         return standard_error(self.decided, first, second, y, w)
 
     def restore(self, model: nn.Module, learned: bool) -> None:
-        """Give a model the weights to be kept, if any were looked at."""
+        """Give a model the weights to be kept, if any were checked."""
         self.verdict = self.choose(learned)
-        kept = self.bold if self.verdict.followed else self.safe
+        kept = self.followed if self.verdict.followed else self.control
         if kept.state:
             model.load_state_dict(kept.state)
 
-    def followed(self, model: nn.Module) -> None:
-        """Give a model the best weights of those that followed the loss, if any were looked at, kept or not."""
-        if self.bold.state:
-            model.load_state_dict(self.bold.state)
+    def selected(self, model: nn.Module, learned: bool) -> Selected:
+        """Return copies of a model with the weights to be kept, and with the best ones that followed the loss."""
+        kept = deepcopy(model)
+        self.restore(kept, learned)
+        assert self.verdict is not None
+        followed = kept
+        if not self.verdict.followed and self.followed.state:
+            followed = deepcopy(model)
+            followed.load_state_dict(self.followed.state)
+        return Selected(kept.eval(), self.history, self.verdict, followed.eval())
 
 
 @torch.no_grad()
@@ -171,7 +202,7 @@ def scores_of(model: nn.Module, x: Tensor) -> Tensor:
 
 @torch.no_grad()
 def exact_scores(model: nn.Module, x: Tensor) -> Tensor:
-    """Score rows in double, where a row scores the same whatever rows lie beside it: `(..., features)` -> `(...)`."""
+    """Score rows in double, where a row scores the same whatever rows are beside it: `(..., features)` -> `(...)`."""
     model = deepcopy(model).double().eval()
     rows = x.reshape(-1, x.shape[-1])
     scores = torch.cat([model(part.double()) for part in rows.split(CHUNK)])

@@ -1,4 +1,4 @@
-"""Algorithm 1 as a generator of rounds: the model follows the loss, whatever loss it is; the loss is kept true."""
+"""Algorithm 1 as a generator of rounds, for any model and any loss, with a control on cross-entropy beside it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import time
 import warnings
 from collections.abc import Generator, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -17,11 +18,21 @@ from metricgrad.losses.default import proxy_for
 from metricgrad.metrics.registry import Metric
 from metricgrad.metrics.tasks import BINARY, RANKING
 from metricgrad.surrogate.fidelity import gradient_cosine
-from metricgrad.surrogate.loss import SurrogateLoss, clip_gradients
+from metricgrad.surrogate.loss import SurrogateLoss
+from metricgrad.training.checkpoint import Checkpoint
 from metricgrad.training.data import Rows
-from metricgrad.training.loader import SetLoader
+from metricgrad.training.loader import SetLoader, random_state, set_random_state
+from metricgrad.training.networks import Ensemble, ModuleEnsemble, members_of, scores_in_both_modes
 from metricgrad.training.recipe import Recipe
-from metricgrad.training.selection import Selection, scores_of
+from metricgrad.training.selection import Best, Selected, Selection, scores_of
+
+MIN_RELATIVE_SPREAD = 0.003
+"""Sets whose true losses spread less than this share of their range have no order to get right."""
+MIN_COSINE = 0.3
+"""A cosine below this is a direction not worth following."""
+PROBED_SETS = 4
+"""Of the fresh sets, those on which the gradient of the metric is probed."""
+NAN = float("nan")
 
 
 @dataclass(frozen=True)
@@ -40,8 +51,8 @@ class Round:
         Spearman correlation of surrogate and metric on fresh sets of the current model, at the last check.
     cosine : float
         Between the gradient of the surrogate and that of the smoothed metric, found by probing it, on some of them.
-    validation, companion : float
-        True loss on the validation rows: of the model, and of its companion that goes on with cross-entropy.
+    validation, control : float
+        True loss on the validation rows: of the model, and of the control that goes on with cross-entropy.
     best : bool
         Whether no model lost less on the validation rows so far.
     seconds : float
@@ -58,8 +69,12 @@ class Round:
     cosine: float
     validation: float
     best: bool
-    companion: float
+    control: float
     seconds: float
+
+
+class NotFinite(ValueError):
+    """The loss followed is no longer finite."""
 
 
 def train(
@@ -68,8 +83,10 @@ def train(
     rows: Rows,
     recipe: Recipe,
     *,
-    guard: Selection | None = None,
+    selection: Selection | Sequence[Selection] = (),
     seed: int = 0,
+    start: Start | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> Generator[Round, None, None]:
     """Train a model in place, yielding every round; when the generator ends or is closed, the model is the best seen.
 
@@ -84,166 +101,235 @@ def train(
         What to train on.
     recipe : Recipe
         How.
-    guard : Selection, optional
-        Chooses the best model on validation rows, the cross-entropy start included; without, the last one stays.
+    selection : Selection or sequence of Selection, optional
+        Chooses the best model on validation rows, the cross-entropy start included; without, the last one stays. Of
+        several, on the same rows by several metrics, the model is that of the first.
     seed : int
         Of the draws.
+    start : Start, optional
+        What `warm_up` returned for the same model, rows, recipe and seed; by default the model is warmed up first.
+    checkpoint : Checkpoint, optional
+        Where the state of the rounds is written at checks, and read from if a run was stopped.
     """
-    judges = [m for m in (getattr(loss, "metric", None), guard.metric if guard else None) if isinstance(m, Metric)]
-    task = judges[0].task if judges else BINARY
-    sets = SetLoader(rows, recipe, seed, all(m.takes_weights for m in judges), task)
-    learned = isinstance(loss, SurrogateLoss)
-    begun = time.perf_counter()
+    selections = [selection] if isinstance(selection, Selection) else list(selection)
+    run, learned = Run(model, _loader(loss, selections, rows, recipe, seed), recipe, selections), False
     try:
-        yield from _warm_up(model, sets, recipe, guard, begun)
-        trust, cosine = earn_trust(model, loss, sets, recipe), _NAN
-        steps = recipe.rounds * recipe.model_steps
-        followers = [Follower(model, loss, recipe, steps)]
-        if guard and learned and recipe.companion:
-            followers.append(Follower(deepcopy(model), proxy_for(task), recipe, steps))
-        for number in range(recipe.rounds):  # line 2
-            if recipe.first == "surrogate":
-                _surrogate_steps(model, loss, sets, recipe)
-            value = _model_steps(followers, sets, recipe, recipe.model_steps)  # lines 3-7
-            if recipe.first == "model":
-                _surrogate_steps(model, loss, sets, recipe)  # lines 8-12
-            checked = _UNSEEN
-            if number + 1 == recipe.rounds or due(number, recipe):
-                trust, cosine = _faith(model, loss, sets, recipe)
-                checked = _check(guard, followers) if guard else checked
-            gap = loss.gap if isinstance(loss, SurrogateLoss) else _NAN
-            so_far = recipe.warmup + (number + 1) * recipe.model_steps
-            yield Round("rounds", number + 1, recipe.rounds, so_far, value, gap, trust, cosine, *checked, _since(begun))
+        if start:
+            start.hand_over(run)
+        else:
+            yield from run.warm_up()
+        losses = [loss]
+        if isinstance(loss, SurrogateLoss):
+            learned = True
+            run.trust = earn_trust(model, loss, run.loader, recipe)
+            losses += [proxy_for(run.loader.task)] if selections and recipe.control else []
+        yield from run.follow("rounds", losses, recipe.rounds * recipe.model_steps, checkpoint)
     finally:
-        if guard:
-            guard.restore(model, learned)
+        if selections:
+            selections[0].restore(model, learned)
         model.eval()
-    if isinstance(loss, SurrogateLoss) and recipe.trust > -1 and cosine < POINTS:
-        warnings.warn(
-            f"the surrogate of {loss.metric.label} is not faithful yet: at the end the cosine between its gradient and "
-            f"that of the metric was {cosine:.2f}, below {POINTS}; the best model on validation rows is kept all the "
-            "same",
-            stacklevel=2,
-        )
+    if isinstance(loss, SurrogateLoss) and recipe.trust > -1 and run.cosine < MIN_COSINE:
+        why = f"at the end the cosine between its gradient and that of the metric was {run.cosine:.2f}"
+        _warn_unfaithful(loss, f"{why}, below {MIN_COSINE}")
 
 
-ALIKE = 0.003
-"""Sets whose true losses spread less than this share of their range have no order to get right."""
-POINTS = 0.3
-"""A cosine below this is a direction not worth following."""
-PROBED_SETS = 4
-"""Of the fresh sets, those on which the metric is probed for where it points."""
-_NAN = float("nan")
-_UNSEEN = (_NAN, False, _NAN)
+class Run:
+    """A model on its way through both phases: where its sets come from, and what chooses its checkpoints."""
+
+    def __init__(self, model: nn.Module, loader: SetLoader, recipe: Recipe, selections: Sequence[Selection]) -> None:
+        if next(model.parameters(), None) is None:
+            got = f"{type(model).__name__} without any"
+            raise ValueError(f"model: expected a module with parameters to train, got {got}")
+        self.model, self.loader, self.recipe, self.selections = model, loader, recipe, selections
+        self.trust = self.cosine = NAN
+        self.begun = time.perf_counter()
+
+    def warm_up(self) -> Generator[Round, None, None]:
+        """Give every loss the same start: steps of cross-entropy; without them, the model as it came."""
+        if not self.recipe.warmup:
+            for selection in self.selections:
+                selection.check(self.model, followed=False)
+        yield from self.follow("warm-up", [proxy_for(self.loader.task)], self.recipe.warmup)
+
+    def follow(
+        self, phase: str, losses: Sequence[nn.Module], steps: int, checkpoint: Checkpoint | None = None
+    ) -> Generator[Round, None, None]:
+        """Let the model follow the first loss, and a copy of it beside it the second, for some model steps."""
+        model, loader, recipe, loss = self.model, self.loader, self.recipe, losses[0]
+        members = members_of(model, len(losses))
+        optimizer = torch.optim.Adam(_learnable(members, losses), recipe.learning_rate, fused=True)
+        start = self._resume(checkpoint, members, losses, optimizer)
+        for number in range(start, -(-steps // recipe.model_steps)):  # line 2
+            done = number * recipe.model_steps
+            taken, total = min(recipe.model_steps, steps - done), torch.zeros(())
+            if recipe.first == "surrogate":
+                refine(model, loss, loader, recipe)
+            for step, (x, y, w) in enumerate(loader.draw(taken, recipe.sets), done):  # lines 3-7
+                values = objectives(losses, present_scores(members, x, w), y, w, recipe.anchor)
+                optimizer.zero_grad()
+                torch.autograd.backward(values)
+                if recipe.clip is not None:
+                    members.clip(recipe.clip)
+                set_rate(optimizer, recipe, step / steps)
+                optimizer.step()
+                total += values[0].detach()
+            if recipe.first == "model":
+                refine(model, loss, loader, recipe)  # lines 8-12
+            result = self._round(phase, number, done + taken, float(total) / taken, loss)
+            if done + taken == steps or (number + 1) % recipe.check_every == 0:
+                result = self._checked(result, members, loss)
+                if checkpoint and checkpoint.due:
+                    checkpoint.write({"number": number + 1, **self._state(members, losses, optimizer)})
+            yield result
+
+    def _round(self, phase: str, number: int, done: int, value: float, loss: nn.Module) -> Round:
+        """Return what is known of a round before any check."""
+        if not math.isfinite(value):
+            raise NotFinite(f"loss: expected finite numbers while training, got {value}; are the features scaled?")
+        recipe, gap = self.recipe, loss.gap if isinstance(loss, SurrogateLoss) else NAN
+        place = (done, recipe.warmup, done)
+        if phase == "rounds":
+            place = (number + 1, recipe.rounds, recipe.warmup + done)
+        return Round(phase, *place, value, gap, self.trust, self.cosine, NAN, False, NAN, self.seconds)
+
+    def _checked(self, result: Round, members: Ensemble | ModuleEnsemble, loss: nn.Module) -> Round:
+        """Return a round with how far the surrogate can be trusted and the true losses on the validation rows."""
+        if isinstance(loss, SurrogateLoss):
+            self.trust, self.cosine = faith(self.model, loss, self.loader, self.recipe)
+        result = replace(result, trust=self.trust, cosine=self.cosine)
+        if not self.selections:
+            return result
+        scored = [(model, scores_of(model, self.selections[0].validation.x)) for model in members.models]
+        for selection in self.selections:
+            control = NAN
+            for model, scores in scored[1:]:
+                control, _ = selection.check(model, followed=False, scores=scores)
+            own, best = selection.check(self.model, followed=result.phase == "rounds", scores=scored[0][1])
+            selection.history.append(replace(result, validation=own, best=best, control=control, seconds=self.seconds))
+        return self.selections[0].history[-1]
+
+    def _state(
+        self, members: Ensemble | ModuleEnsemble, losses: Sequence[nn.Module], optimizer: torch.optim.Optimizer
+    ) -> dict[str, Any]:
+        """Return where everything stands between two rounds, as plain data and tensors."""
+        chosen = [(astuple(s.control), astuple(s.followed), [*map(astuple, s.history)]) for s in self.selections]
+        return {
+            "modules": [dict(module.state_dict()) for module in (*members.models, *losses)],
+            "optimizer": optimizer.state_dict(),
+            "random": random_state(self.loader),
+            "selections": chosen,
+            "faith": (self.trust, self.cosine),
+        }
+
+    def _resume(
+        self,
+        checkpoint: Checkpoint | None,
+        members: Ensemble | ModuleEnsemble,
+        losses: Sequence[nn.Module],
+        optimizer: torch.optim.Optimizer,
+    ) -> int:
+        """Put everything where a checkpoint has it, if there is one, and return the number of the next round."""
+        state = checkpoint.read() if checkpoint else None
+        if state is None:
+            return 0
+        for module, known in zip((*members.models, *losses), state["modules"], strict=True):
+            module.load_state_dict(known)
+        optimizer.load_state_dict(state["optimizer"])
+        set_random_state(self.loader, state["random"])
+        for selection, (control, followed, history) in zip(self.selections, state["selections"], strict=True):
+            selection.control, selection.followed = Best(*control), Best(*followed)
+            selection.history = [Round(*known) for known in history]
+        self.trust, self.cosine = state["faith"]
+        self.begun -= state["spent"]
+        return int(state["number"])
+
+    @property
+    def seconds(self) -> float:
+        """Since the start."""
+        return time.perf_counter() - self.begun
 
 
-def _warm_up(
-    model: nn.Module, sets: SetLoader, recipe: Recipe, guard: Selection | None, begun: float
-) -> Generator[Round, None, None]:
-    """Give every loss the same start: steps of cross-entropy; without them, the model as it came."""
-    if not recipe.warmup:
-        if guard:
-            guard.check(model, bold=False)
-        return
-    start = Follower(model, proxy_for(sets.task), recipe, recipe.warmup)
-    for number, done in enumerate(range(0, recipe.warmup, recipe.model_steps)):
-        steps = min(recipe.model_steps, recipe.warmup - done)
-        value = _model_steps([start], sets, recipe, steps)
-        last = done + steps == recipe.warmup
-        checked = (*guard.check(model, bold=False), _NAN) if guard and (last or due(number, recipe)) else _UNSEEN
-        so_far = done + steps
-        yield Round("warm-up", so_far, recipe.warmup, so_far, value, _NAN, _NAN, _NAN, *checked, _since(begun))
+# ---- the two kinds of steps ----------------------------------------------------------------------------------------
 
 
-class Follower:
-    """A model, the loss it follows, and the optimizer that moves it: by some steps in all."""
-
-    def __init__(self, model: nn.Module, loss: nn.Module, recipe: Recipe, steps: int) -> None:
-        self.model, self.loss, self.recipe = model, loss, recipe
-        self.anchor = recipe.anchor if isinstance(loss, SurrogateLoss) else 0.0
-        self.proxy = proxy_for(loss.metric.task) if isinstance(loss, SurrogateLoss) else loss
-        self.optimizer, self.pace = build_optimizer(_learnable(model, loss), recipe, steps)
-
-    def step(self, x: Tensor, y: Tensor, w: Tensor | None) -> Tensor:
-        """Follow the loss on some sets, and return it."""
-        self.optimizer.zero_grad()
-        scores = self.model(x) if w is None else scores_of_present(self.model, x, w)
-        value: Tensor = self.loss(scores, y, w)
-        if self.anchor:
-            value = value + self.anchor * self.proxy(scores, y, w)
-        value.backward()
-        if self.recipe.clip is not None:
-            clip_gradients(self.model, self.recipe.clip)
-        self.optimizer.step()
-        self.pace.step()
-        return value.detach()
+def objectives(losses: Sequence[nn.Module], scores: Tensor, y: Tensor, w: Tensor, anchor: float = 0.0) -> list[Tensor]:
+    """Return what each member is to lower (Eq. 4): its loss, a surrogate's with some cross-entropy mixed in."""
+    values = []
+    for loss, own in zip(losses, scores, strict=True):
+        value: Tensor = loss(own, y, w)
+        if anchor and isinstance(loss, SurrogateLoss):
+            value = value + anchor * proxy_for(loss.metric.task)(own, y, w)
+        values.append(value)
+    return values
 
 
-def scores_of_present(model: nn.Module, x: Tensor, w: Tensor) -> Tensor:
-    """Score sets, 0 where a row has no weight: what pads them must not get into the statistics of a batch norm."""
+def present_scores(members: nn.Module, x: Tensor, w: Tensor) -> Tensor:
+    """Score sets, `(k, ...)`, 0 where a row has no weight: padding must not get into the statistics of a batch norm."""
     present = w > 0
     if bool(present.all()):
-        scores: Tensor = model(x)
+        scores: Tensor = members(x)
         return scores
-    found = model(x[present])
-    scores = found.new_zeros(*w.shape, *found.shape[1:])
-    scores[present] = found
+    some = members(x[present])
+    scores = some.new_zeros(len(some), *w.shape, *some.shape[2:])
+    scores[:, present] = some
     return scores
 
 
-def _model_steps(followers: Sequence[Follower], sets: SetLoader, recipe: Recipe, steps: int) -> float:
-    """Lines 4-7: the model follows the loss, its companion cross-entropy, on the same sets with the same dropout."""
-    total = torch.zeros(())
-    for follower in followers:
-        follower.model.train()
-    for x, y, w in sets.draw(steps, recipe.sets):
-        chance = torch.get_rng_state() if len(followers) > 1 else None
-        total += followers[0].step(x, y, w)
-        for companion in followers[1:]:
-            assert chance is not None
-            torch.set_rng_state(chance)
-            companion.step(x, y, w)
-    if not bool(total.isfinite()):
-        raise ValueError(f"loss: expected finite numbers while training, got {float(total)}; are the features scaled?")
-    return float(total) / steps
+def set_rate(optimizer: torch.optim.Optimizer, recipe: Recipe, share: float) -> None:
+    """Set the learning rate of a step after some share of all: constant, or along a cosine to zero."""
+    if recipe.schedule == "cosine":
+        for group in optimizer.param_groups:
+            group["lr"] = recipe.learning_rate * (1 + math.cos(math.pi * share)) / 2
 
 
-def _check(guard: Selection, followers: Sequence[Follower]) -> tuple[float, bool, float]:
-    """Look at the validation rows: the loss of the companion, if there is one, and of the model."""
-    beside = _NAN
-    for companion in followers[1:]:
-        beside, _ = guard.check(companion.model, bold=False)
-    return *guard.check(followers[0].model, bold=True), beside
-
-
-def _surrogate_steps(
-    model: nn.Module, loss: nn.Module, sets: SetLoader, recipe: Recipe, steps: int | None = None, stream: str = "refine"
+def refine(
+    model: nn.Module,
+    loss: nn.Module,
+    loader: SetLoader,
+    recipe: Recipe,
+    steps: int | None = None,
+    stream: str = "refine",
 ) -> None:
-    """Lines 9-12: the surrogate follows the metric, on the scores of a model that stands still."""
+    """Let the surrogate follow the metric (Eq. 5) on the scores of a model that stands still; others are left alone."""
     steps = recipe.surrogate_steps if steps is None else steps
     if not isinstance(loss, SurrogateLoss) or loss.frozen or not steps:
         return
     if recipe.refine_mode == "eval":
         asked = steps * recipe.refine_sets
-        loss.refine(*sets.scored(partial(scores_of, model), asked, recipe.noise, stream), steps)
+        loss.refine(*loader.scored(partial(scores_of, model), asked, recipe.noise, stream), steps)
         return
-    for x, y, w in sets.draw(steps, recipe.refine_sets, stream):
-        judged = scores_of(model, x) if recipe.refine_mode == "both" else None
-        model.train()
-        with torch.no_grad():
-            scores = model(x)
-        loss.refine(sets.noisy(scores, recipe.noise, stream, w), y, w, judged=judged)
+    x, y, w = loader.at_once(steps * recipe.refine_sets, stream)
+    batches = x.unflatten(0, (steps, -1)).flatten(1, 2)
+    both = recipe.refine_mode == "both"
+    scored = scores_in_both_modes(model, batches, both)
+    still, live = (scores.unflatten(1, (recipe.refine_sets, -1)).flatten(0, 1) for scores in scored)
+    noisy = loader.noisy(live, recipe.noise, stream, w)
+    loss.refine(noisy, y, w, steps, judged=still if both else noisy)
 
 
-def _faith(model: nn.Module, loss: nn.Module, sets: SetLoader, recipe: Recipe) -> tuple[float, float]:
-    """Return how far the surrogate can be trusted on fresh sets of the current model: correlation and cosine.
+def _learnable(members: nn.Module, losses: Sequence[nn.Module]) -> list[Tensor]:
+    """Return what the optimizer of the members moves: a surrogate has an optimizer of its own."""
+    by_hand = [loss for loss in losses if not isinstance(loss, SurrogateLoss)]
+    return [*members.parameters(), *(p for loss in by_hand for p in loss.parameters())]
 
-    NaN if nothing tells them: where every set is the same, or loses nearly the same, for a model that ranks all rows
-    right cannot be told from itself.
+
+def _loader(loss: nn.Module, selections: Sequence[Selection], rows: Rows, recipe: Recipe, seed: int) -> SetLoader:
+    """Return a loader of sets as the metrics take them: stratified only if all take weights."""
+    judges = [m for m in (getattr(loss, "metric", None), *(s.metric for s in selections)) if isinstance(m, Metric)]
+    return SetLoader(rows, recipe, seed, all(m.takes_weights for m in judges), judges[0].task if judges else BINARY)
+
+
+# ---- how far a surrogate can be trusted ----------------------------------------------------------------------------
+
+
+def faith(model: nn.Module, loss: SurrogateLoss, loader: SetLoader, recipe: Recipe) -> tuple[float, float]:
+    """Return the correlation of surrogate and metric on fresh sets of the current model, and the cosine of gradients.
+
+    NaN if they cannot be known: where every set is the same or loses nearly the same.
     """
-    if not isinstance(loss, SurrogateLoss) or sets.alike(recipe):
-        return _NAN, _NAN
-    scored = sets.fresh(partial(scores_of, model), recipe)
+    if loader.alike(recipe):
+        return NAN, NAN
+    scored = loader.fresh(partial(scores_of, model), recipe)
     return trust_on(loss, *scored), cosine_on(loss, *scored)
 
 
@@ -251,83 +337,112 @@ def trust_on(loss: SurrogateLoss, scores: Tensor, targets: Tensor, weights: Tens
     """Return the correlation of surrogate and metric on some sets, NaN if these lose nearly the same."""
     measured = loss.fidelity(scores, targets, weights)
     span = float(loss.surrogate.high - loss.surrogate.low)
-    return measured["spearman"] if measured["spread"] >= ALIKE * span else _NAN
+    return measured["spearman"] if measured["spread"] >= MIN_RELATIVE_SPREAD * span else NAN
 
 
 def cosine_on(loss: SurrogateLoss, scores: Tensor, targets: Tensor, weights: Tensor | None) -> float:
-    """Return whether surrogate and metric point the same way on the first of some sets; NaN if asking is costly."""
+    """Return the cosine between both gradients on the first of some sets; NaN if calling the metric is costly."""
     if loss.metric.costly:
-        return _NAN
+        return NAN
     weights = torch.ones_like(loss.metric.task.rows(scores)) if weights is None else weights
     probed = len(scores) if loss.metric.task == RANKING else PROBED_SETS  # a query has few rows
     some = [rows[:probed] for rows in (scores, targets, weights)]
     return gradient_cosine(loss, *some, generator=torch.Generator().manual_seed(0))
 
 
-def _trust(model: nn.Module, loss: nn.Module, sets: SetLoader, recipe: Recipe) -> float:
-    """Return the correlation alone."""
-    if not isinstance(loss, SurrogateLoss) or sets.alike(recipe):
-        return _NAN
-    return trust_on(loss, *sets.fresh(partial(scores_of, model), recipe))
-
-
-def earn_trust(model: nn.Module, loss: nn.Module, sets: SetLoader, recipe: Recipe) -> float:
+def earn_trust(model: nn.Module, loss: SurrogateLoss, loader: SetLoader, recipe: Recipe) -> float:
     """Refine before the first round until the surrogate can be trusted, or the cap is reached."""
-    trust = _trust(model, loss, sets, recipe)
-    if not isinstance(loss, SurrogateLoss) or loss.frozen or recipe.trust <= -1:
+
+    def trust_now() -> float:
+        return NAN if loader.alike(recipe) else trust_on(loss, *loader.fresh(partial(scores_of, model), recipe))
+
+    trust, taken = trust_now(), 0
+    if loss.frozen:
         return trust
-    taken = 0
     while trust < recipe.trust and taken < recipe.trust_cap:
         steps = min(50, recipe.trust_cap - taken)
-        _surrogate_steps(model, loss, sets, recipe, steps, "trust")
+        refine(model, loss, loader, recipe, steps, "trust")
         taken += steps
-        trust = _trust(model, loss, sets, recipe)
+        trust = trust_now()
     if trust < recipe.trust:
-        warnings.warn(
-            f"the surrogate of {loss.metric.label} is not faithful yet: correlation {trust:.2f} on fresh sets after "
-            f"{taken} steps, below {recipe.trust:.2f}; the best model on validation rows is kept all the same",
-            stacklevel=3,
-        )
+        _warn_unfaithful(loss, f"correlation {trust:.2f} on fresh sets after {taken} steps, below {recipe.trust:.2f}")
     return trust
 
 
-def _learnable(model: nn.Module, loss: nn.Module | None = None) -> list[Tensor]:
-    """Return what the optimizer of the model moves: a surrogate has an optimizer of its own."""
-    learnable: list[Tensor] = list(model.parameters())
-    if not learnable:
-        raise ValueError(f"model: expected a module with parameters to train, got {type(model).__name__} without any")
-    return learnable if loss is None or isinstance(loss, SurrogateLoss) else learnable + list(loss.parameters())
+def _warn_unfaithful(loss: SurrogateLoss, why: str) -> None:
+    message = (
+        f"the surrogate of {loss.metric.label} is not faithful yet: {why}; the best model on validation rows is kept"
+    )
+    warnings.warn(message, stacklevel=4)
 
 
-def build_optimizer(learnable: list[Tensor], recipe: Recipe, steps: int) -> tuple[torch.optim.Optimizer, Pace]:
-    """Build the Adam of the model, and the schedule of its rate over some steps."""
-    optimizer = torch.optim.Adam(learnable, recipe.learning_rate, fused=True)
-    return optimizer, Pace(optimizer, recipe, steps)
+# ---- many runs -----------------------------------------------------------------------------------------------------
 
 
-class Pace:
-    """The rate of an optimizer over some steps: constant, or along a cosine to zero.
+class Start(NamedTuple):
+    """Where every run of a job stands after the warm-up."""
 
-    What LambdaLR does, at a small part of its cost.
+    model: dict[str, Tensor]
+    selections: dict[Metric, Selection]
+    random: list[Tensor]
+    seconds: float
+
+    def hand_over(self, run: Run) -> None:
+        """Put a run there, by copies."""
+        run.model.load_state_dict(self.model)
+        set_random_state(run.loader, self.random)
+        for selection in run.selections:
+            known = self.selections[selection.decided]
+            selection.control, selection.history = replace(known.control), list(known.history)
+        run.begun -= self.seconds
+
+
+def warm_up(model: nn.Module, rows: Rows, recipe: Recipe, *, selections: Sequence[Selection], seed: int = 0) -> Start:
+    """Train a copy of a model along cross-entropy, for runs that start from it with some of these selections."""
+    model = deepcopy(model)
+    run = Run(model, _loader(model, selections, rows, recipe, seed), recipe, selections)
+    for _ in run.warm_up():
+        pass
+    by_metric = {selection.decided: selection for selection in selections}
+    return Start(deepcopy(model.state_dict()), by_metric, random_state(run.loader), run.seconds)
+
+
+def train_each(
+    model: nn.Module,
+    runs: Sequence[tuple[nn.Module, Sequence[Metric]]],
+    rows: Rows,
+    recipe: Recipe,
+    *,
+    validation: Rows,
+    seed: int = 0,
+    checkpoint: Checkpoint | None = None,
+) -> list[list[Selected]]:
+    """Train a copy of a model for each run, a loss and the metrics by which its models are chosen, one after the other.
+
+    Runs share only the warm-up, which is the same for all of them, so that the result of one does not depend on which
+    others were asked for. Returns the model selected by each metric of each run.
     """
+    starts: dict[bool, Start] = {}
+    found = []
+    for number, (loss, metrics) in enumerate(runs):
+        torch.manual_seed(seed)
+        weighted = _weighted(metrics)
+        if weighted not in starts:
+            alike = dict.fromkeys(m for _, some in runs if _weighted(some) == weighted for m in some)
+            checks = [Selection(validation, metric, recipe) for metric in alike]
+            starts[weighted] = warm_up(model, rows, recipe, selections=checks, seed=seed)
+        own, selections = deepcopy(model), [Selection(validation, metric, recipe) for metric in metrics]
+        try:
+            part = checkpoint.part(number) if checkpoint else None
+            first = starts[weighted]
+            for _ in train(own, loss, rows, recipe, selection=selections, seed=seed, start=first, checkpoint=part):
+                pass
+        except NotFinite:
+            name = type(loss).__name__
+            warnings.warn(f"the loss {name} stopped being finite; its best model before is kept", stacklevel=2)
+        found.append([each.selected(own, isinstance(loss, SurrogateLoss)) for each in selections])
+    return found
 
-    def __init__(self, optimizer: torch.optim.Optimizer, recipe: Recipe, steps: int) -> None:
-        self.groups, self.recipe, self.steps = optimizer.param_groups, recipe, max(steps, 1)
-        self.taken = 0
 
-    def step(self) -> None:
-        """Set the rate of the next step."""
-        self.taken += 1
-        if self.recipe.schedule == "cosine":
-            share = (1 + math.cos(math.pi * min(self.taken / self.steps, 1))) / 2
-            for group in self.groups:
-                group["lr"] = self.recipe.learning_rate * share
-
-
-def due(number: int, recipe: Recipe) -> bool:
-    """Say whether the validation rows are looked at after a round."""
-    return (number + 1) % recipe.check_every == 0
-
-
-def _since(begun: float) -> float:
-    return time.perf_counter() - begun
+def _weighted(metrics: Sequence[Metric]) -> bool:
+    return all(metric.takes_weights for metric in metrics)
