@@ -129,7 +129,7 @@ def demo(
 
     from metricgrad.cli.demo import METHODS, RECIPE, run_demo, said
     from metricgrad.metrics.registry import PAPER, get_metric
-    from metricgrad.reporting.screen import Screen
+    from metricgrad.reporting.terminal import Screen
 
     chosen = get_metric(metric)
     echo(f"digits8: is it an eight? {chosen.label} is what counts. The paper's network, {RECIPE.steps:,} steps each.")
@@ -218,7 +218,7 @@ def universal_list() -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from metricgrad.reporting.screen import Screen
+    from metricgrad.reporting.terminal import Screen
     from metricgrad.surrogate.pretrained import MIN_FAITHFULNESS, bundled_index, faithfulness
 
     table = Table(title="Bundled universal surrogates, on unseen random sets of 400 rows")

@@ -48,7 +48,7 @@ def compare(
     from metricgrad.evaluation.report import write_comparison
     from metricgrad.metrics.parse import read_metric
     from metricgrad.reporting.atomic import write_whole
-    from metricgrad.reporting.screen import Screen
+    from metricgrad.reporting.terminal import Screen
     from metricgrad.tabular.io import read_table
 
     contest = compared(

@@ -107,7 +107,7 @@ def evaluate(
 
     from metricgrad.metrics.parse import read_metric
     from metricgrad.metrics.registry import PAPER
-    from metricgrad.reporting.screen import Screen
+    from metricgrad.reporting.terminal import Screen
     from metricgrad.tabular.batch_predict import judged
     from metricgrad.tabular.persistence import load
 

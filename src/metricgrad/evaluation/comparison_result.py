@@ -16,7 +16,7 @@ from metricgrad.evaluation.intervals import Interval, corrected_interval, senten
 from metricgrad.evaluation.runs import Trial
 from metricgrad.evaluation.trees import NAME as TREES
 from metricgrad.metrics.registry import Metric
-from metricgrad.reporting.cards import card, table
+from metricgrad.reporting.html import card
 from metricgrad.reporting.plots import Picture, plot_convergence
 
 Array = NDArray[Any]
@@ -132,7 +132,7 @@ class ComparisonResult:
             for name, row in known.iterrows()
         ]
         facts = {"data": self.name, "rows": f"{self.rows:,}", "splits": str(len(self.splits)), "model": self.model}
-        return card(self.verdict, facts, table(["", *map(str, known.columns)], rows))
+        return card(self.verdict, facts, head=["", *map(str, known.columns)], rows=rows)
 
     # ---- pictures --------------------------------------------------------------------------------------------------
 

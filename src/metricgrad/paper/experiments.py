@@ -22,7 +22,7 @@ from metricgrad.evaluation.trees import grow_trees
 from metricgrad.losses.binary import BASELINES, TUNED, CostSensitive
 from metricgrad.metrics.registry import Metric, get_metric
 from metricgrad.paper.datasets import Dataset, digest, load
-from metricgrad.paper.printed import LOSSES, MODES, RIVALS
+from metricgrad.paper.printed import LOSSES, MODES, TABLE3_METHODS
 from metricgrad.paper.protocols import PROTOCOLS, get_protocol
 from metricgrad.surrogate.pretrained import bundled_digest
 from metricgrad.training.candidates import Trained
@@ -127,7 +127,7 @@ Job = tuple[Run, ...]
 
 TABLES: Mapping[str, tuple[tuple[str, str], ...]] = {
     "table2": tuple((loss, mode) for loss in LOSSES for mode in MODES),
-    "table3": tuple((loss, method) for loss, methods in RIVALS.items() for method in methods),
+    "table3": tuple((loss, method) for loss, methods in TABLE3_METHODS.items() for method in methods),
 }
 """The cells of each table, a metric and a method: three modes for each loss; the refined surrogate and its rivals."""
 
