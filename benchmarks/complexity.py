@@ -24,7 +24,7 @@ from scipy.optimize import nnls
 from torch import nn
 
 from measuring import in_turns, made_up_table, own_word, store, stored
-from metricgrad.paper.rendering import Grid, Word, as_markdown
+from metricgrad.reporting.tables import ResultTable, as_markdown, result_frame
 from metricgrad.surrogate.loss import SurrogateLoss
 from metricgrad.surrogate.network import CONFIGS
 from metricgrad.training.data import Rows
@@ -138,9 +138,10 @@ def table(record: Mapping[str, Any]) -> str:
         place = {"model": 0, "loss": 1}.get(name)
         ends = [case[name] if place is None else case["parameters"][place] for case in (own[0], own[-1])]
         grown = (slope(cases, name, values) for values in (seconds, counted, predicted))
-        rows.append((Word(symbol), Word(f"{ends[0]:,} to {ends[1]:,}"), *(Word(f"x {times:.1f}") for times in grown)))
+        rows.append((symbol, f"{ends[0]:,} to {ends[1]:,}", *(f"x {times:.1f}" for times in grown)))
     head = ("varied", "from, to", "measured", "the formula", "with a cost a step")
-    return as_markdown(Grid("Processor time of the largest against the smallest", head, tuple(rows), left=2))
+    title = "Processor time of the largest against the smallest"
+    return as_markdown(ResultTable(title, result_frame(rows, head), names=2))
 
 
 def residuals(record: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ python benchmarks/reproduction.py
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
@@ -16,19 +17,16 @@ from measuring import stored
 from metricgrad.evaluation.records import Record, Setting, read_records, settings
 from metricgrad.evaluation.statistics import rank_methods
 from metricgrad.paper import printed as paper
-from metricgrad.paper.against_printed import Comparison, compare
-from metricgrad.paper.rendering import (
-    Grid,
-    Word,
-    as_markdown,
-    comparison_grid,
-    data_grid,
+from metricgrad.paper.layouts import (
+    datasets_table,
     method_label,
     metric_label,
-    ranking_grid,
-    table_grid,
+    ranking_table,
+    result_table,
+    tally_table,
 )
-from metricgrad.paper.tables import losses, table1, table2, table3
+from metricgrad.paper.tables import PaperTable, losses, table1, table2, table3
+from metricgrad.reporting.tables import ResultTable, as_markdown, result_frame
 from metricgrad.training.recipe import RECIPES
 
 ROOT = Path(__file__).parents[1]
@@ -86,22 +84,21 @@ What this settles:
 """
 
 
-def cell_by_cell(comparison: Comparison, methods: set[str] | None = None) -> Grid:
+def cell_by_cell(table: PaperTable) -> ResultTable:
     """Write every cell that can be compared: printed, ours, and what the difference is."""
     head = ("dataset", "metric", "method", "printed", "ours", "verdict")
-    rows = tuple(
+    rows = [
         (
-            Word(cell.dataset),
-            Word(metric_label(cell.metric)),
-            Word(method_label(cell.method)),
-            Word(f"{cell.printed:.4f}"),
-            Word(f"{cell.ours:.4f}" + ("" if cell.error is None else f" ±{cell.error:.4f}")),
-            Word(cell.verdict),
+            cell.dataset,
+            metric_label(cell.metric),
+            method_label(cell.method),
+            f"{cell.printed:.4f}",
+            f"{cell.mean:.4f}" + ("" if math.isnan(cell.error) else f" ±{cell.error:.4f}"),
+            cell.verdict,
         )
-        for cell in comparison.cells
-        if methods is None or cell.method in methods
-    )
-    return Grid(f"{comparison.title}, cell by cell", head, rows, left=3)
+        for cell in table.compared.itertuples()
+    ]
+    return ResultTable(f"{table.title}, cell by cell", result_frame(rows, head), names=3)
 
 
 def published(records: Sequence[Record], setting: Setting, others: Sequence[Setting]) -> str:
@@ -109,22 +106,24 @@ def published(records: Sequence[Record], setting: Setting, others: Sequence[Sett
     own = next((other for other in others if other == Setting("mlp", "paper")), None)
     if own is None:
         return ""
-    cells = compare(table2(records, "paper", own)).cells
-    default = {(c.dataset, c.metric, c.method): c for c in compare(table2(records, "paper", setting)).cells}
+    cells = list(table2(records, "paper", own).compared.itertuples())
+    default = {(c.dataset, c.metric, c.method): c for c in table2(records, "paper", setting).compared.itertuples()}
     runs = {(r.dataset, r.metric, r.method): r for r in records if r.setting == own}
     four, rows = "{:.4f}".format, []
     for cell in cells:
         run = runs[cell.dataset, cell.metric, cell.method]
         texts = cell.dataset, metric_label(cell.metric), method_label(cell.method)
-        losses = cell.printed, cell.ours, default[cell.dataset, cell.metric, cell.method].ours
+        losses = cell.printed, cell.mean, default[cell.dataset, cell.metric, cell.method].mean
         texts += (*map(four, losses), f"{best_round(run):,}", *map(four, thirds(run)), f"{faith(run):.2f}")
-        rows.append(tuple(map(Word, texts)))
+        rows.append(texts)
     recipes = ("printed", "paper's recipe", "default recipe")
     after = (f"after {part * ROUNDS // 3:,}" for part in (1, 2, 3))
     head = ("dataset", "metric", "mode", *recipes, "from round", *after, "Spearman")
-    grid = as_markdown(Grid("The paper's own recipe, one seed, protocol paper", head, tuple(rows), left=3))
+    grid = as_markdown(
+        ResultTable("The paper's own recipe, one seed, protocol paper", result_frame(rows, head), names=3)
+    )
     below = sum(cell.at_or_below for cell in cells)
-    better = sum(default[cell.dataset, cell.metric, cell.method].ours < cell.ours for cell in cells)
+    better = sum(default[cell.dataset, cell.metric, cell.method].mean < cell.mean for cell in cells)
     away = sum(led_away(run) for run in runs.values())
     times = RECIPES["paper"].steps // RECIPES["default"].steps
     return PUBLISHED.format(
@@ -178,16 +177,16 @@ def page() -> str:
         protocol: (table2(records, protocol, setting), table3(records, protocol, setting))
         for protocol in ("paper", "honest")
     }
-    printed = [compare(table) for table in both["paper"]]
-    ours = [cell for cell in printed[0].cells if cell.method == "sl-r" and cell.dataset in WHOLE]
+    printed = both["paper"]
+    ours = [cell for cell in printed[0].compared.itertuples() if cell.method == "sl-r" and cell.dataset in WHOLE]
     below = sum(cell.at_or_below for cell in ours)
     commands = "\n".join(f"    {c}" for c in dict.fromkeys(r.kept["command"] for r in records))
-    tables = [as_markdown(table_grid(table)) for protocol in both for table in both[protocol]]
+    tables = [as_markdown(result_table(table)) for protocol in both for table in both[protocol]]
     ranks = []
     for protocol in both:
         ranking = rank_methods(losses(records, protocol, setting).values(), paper.MODES)
         if ranking is not None:
-            ranks.append(as_markdown(ranking_grid(ranking, f"Protocol {protocol}")))
+            ranks.append(as_markdown(ranking_table(ranking, f"Protocol {protocol}")))
     return f"""# The paper, made again
 
 Written by `python benchmarks/reproduction.py` from `results/reproduction`, {len(records)} runs, each with its command,
@@ -208,9 +207,9 @@ program did, so only it can be compared with the printed numbers; `honest` is ho
 
 Under `paper`, our SL-R is at or below the printed SL-R in **{below} of {len(ours)}** cells of {", ".join(WHOLE)}.
 
-{as_markdown(data_grid(table1(records)))}
-{as_markdown(comparison_grid(printed[0]))}
-{as_markdown(comparison_grid(printed[1]))}
+{as_markdown(datasets_table(table1(records)))}
+{as_markdown(tally_table(printed[0]))}
+{as_markdown(tally_table(printed[1]))}
 {WHY}{published(records, setting, others)}
 ## Which mode is best?
 

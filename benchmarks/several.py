@@ -25,8 +25,8 @@ from asking import command, in_place, parser_of
 from metricgrad import MetricClassifier, Recipe, get_metric
 from metricgrad.estimators.labels import known_labels
 from metricgrad.evaluation.store import Store
-from metricgrad.paper.rendering import Grid, Word, as_markdown, as_rich
 from metricgrad.reporting.progress import work_bar
+from metricgrad.reporting.tables import ResultTable, Shown, as_markdown, as_rich, result_frame
 from metricgrad.training.splits import split
 
 CLASSES = ("macro_f1", "multiclass_balanced_error", "multiclass_mcc", "cohen_kappa", "mean_iou", "macro_auc")
@@ -107,7 +107,7 @@ def cells(records: Iterable[dict[str, Any]]) -> pd.DataFrame:
     return found.assign(error=grouped["saved"].sem().fillna(0.0), seeds=grouped["saved"].count())
 
 
-def grid(path: Path = RESULTS) -> Grid:
+def grid(path: Path = RESULTS) -> ResultTable:
     """Show every cell."""
     records = list(Store(path))
     found, rows = cells(records), []
@@ -116,11 +116,11 @@ def grid(path: Path = RESULTS) -> Grid:
         sure = row["difference"] > row["error"] + 1e-12
         rows.append(
             (
-                Word(dataset),
-                Word(metric.label),
-                *(Word(f"{metric.value(row[method]):.4f}") for method in ("rival", "ours")),
-                Word(f"{row['difference']:+.4f} ± {row['error']:.4f}", bold=bool(sure)),
-                Word(f"{row['kept'] * row['seeds']:.0f} of {row['seeds']:.0f}"),
+                Shown(dataset),
+                Shown(metric.label),
+                *(Shown(f"{metric.value(row[method]):.4f}") for method in ("rival", "ours")),
+                Shown(f"{row['difference']:+.4f} ± {row['error']:.4f}", best=bool(sure)),
+                Shown(f"{row['kept'] * row['seeds']:.0f} of {row['seeds']:.0f}"),
             )
         )
     worse = found[found["difference"] < -found["error"] - 1e-12]
@@ -134,10 +134,10 @@ def grid(path: Path = RESULTS) -> Grid:
         else f"{found['seeds'].max():.0f}"
     )
     made = sorted({f"metricgrad {r['made_by']['metricgrad']}, {r['made_by']['date']}" for r in records})
-    return Grid(
+    head = ("data", "metric", RIVAL, "metricgrad", "loss saved", "learned one kept")
+    return ResultTable(
         "The learned loss against cross-entropy, decisions of both tuned on validation rows: value on test rows",
-        ("data", "metric", RIVAL, "metricgrad", "loss saved", "learned one kept"),
-        tuple(rows),
+        result_frame(rows, head),
         (
             f"Better by more than a standard error in {better} of {len(found)} cells (bold), worse by more than one in "
             f"{len(worse)}{where}. Where the learned model was not surely better on validation rows, that of "
@@ -146,7 +146,7 @@ def grid(path: Path = RESULTS) -> Grid:
             f"A linear model, the same splits and steps for both; seeds of a cell: {seeds}, from {FIRST_SEED} on; "
             f"{records[-1]['command']}, {'; '.join(made)}.",
         ),
-        left=2,
+        names=2,
     )
 
 

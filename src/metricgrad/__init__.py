@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from metricgrad.metrics.thresholds import best_offsets as best_offsets
     from metricgrad.metrics.thresholds import best_threshold as best_threshold
     from metricgrad.paper import datasets as datasets
-    from metricgrad.reporting.tracking import scalars as scalars
+    from metricgrad.reporting.progress import scalars as scalars
     from metricgrad.surrogate.loss import SurrogateLoss as SurrogateLoss
     from metricgrad.surrogate.network import Surrogate as Surrogate
     from metricgrad.surrogate.pretrained import load_universal as load_universal
@@ -79,7 +79,7 @@ _HOMES = {
     "load": "tabular.persistence",
     "load_universal": "surrogate.pretrained",
     "save": "tabular.persistence",
-    "scalars": "reporting.tracking",
+    "scalars": "reporting.progress",
     "write_comparison": "evaluation.report",
 }
 """The module each public name lives in."""

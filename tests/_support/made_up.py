@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from metricgrad.evaluation.store import Store
-from metricgrad.paper.printed import LOSSES, MODES, RIVALS, TABLE2, TABLE3
+from metricgrad.paper.printed import LOSSES, MODES, TABLE2, TABLE3, TABLE3_METHODS
 from metricgrad.training.recipe import get_recipe
 from metricgrad.training.trainer import Round
 
@@ -67,7 +67,11 @@ def printed(folder: Path, *, seeds: int = 1, spread: float = 0.0) -> Store:
     store = Store(folder / "runs.jsonl")
     for dataset in TABLE2:
         cells = {(metric, mode): TABLE2[dataset][metric][mode] for metric in LOSSES for mode in MODES}
-        cells |= {(metric, rival): TABLE3[dataset][metric][rival] for metric in RIVALS for rival in RIVALS[metric]}
+        cells |= {
+            (metric, rival): TABLE3[dataset][metric][rival]
+            for metric in TABLE3_METHODS
+            for rival in TABLE3_METHODS[metric]
+        }
         for (metric, method), loss in cells.items():
             for seed in range(seeds):
                 shifted = loss + spread * (seed - (seeds - 1) / 2)

@@ -9,7 +9,7 @@ import pytest
 
 import several
 from metricgrad.evaluation.store import Store
-from metricgrad.paper.rendering import as_markdown
+from metricgrad.reporting.tables import as_markdown
 from metricgrad.surrogate import pretraining as universal
 
 ROOT = Path(__file__).parents[2]

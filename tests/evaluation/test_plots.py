@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 
 from metricgrad.evaluation.diagnostics import Diagnosis, diagnose
-from metricgrad.evaluation.plots import plot_calibration, plot_metric, plot_precision_recall, plot_roc, plot_threshold
+from metricgrad.evaluation.plots import (
+    plot_ahead,
+    plot_calibration,
+    plot_fidelity,
+    plot_metric,
+    plot_precision_recall,
+    plot_ranks,
+    plot_roc,
+    plot_threshold,
+    ranks_in_words,
+)
+from metricgrad.evaluation.statistics import Ranking, corrected_interval, rank_methods
 from metricgrad.metrics.registry import get_metric
-
-# ---- contests ------------------------------------------------------------------------------------------------------
+from metricgrad.paper.printed import LOSSES, MODES, TABLE2
+from metricgrad.reporting.plots import Picture, inline_svg
 
 
 def shown(seeds: list[int]) -> list[Diagnosis]:
@@ -55,3 +67,66 @@ def test_calibration_and_values_are_drawn_as_given() -> None:
     assert [label.get_text() for label in axes.get_yticklabels()] == ["ours", "theirs"]
     for dots, own in zip(axes.collections, values.values(), strict=True):
         np.testing.assert_allclose(dots.get_offsets()[:, 0], own)
+
+
+# ---- ranks ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ranking() -> Ranking:
+    found = rank_methods([TABLE2[dataset][metric] for dataset in TABLE2 for metric in LOSSES], MODES)
+    assert found is not None
+    return found
+
+
+def marked(figure: Picture, kind: str) -> list[Any]:
+    """Return the artists of a kind."""
+    names = [name for name, mark in figure.marks.items() if mark["class"] == kind]
+    return [artist for name in names for artist in figure.findobj(lambda artist, name=name: artist.get_gid() == name)]
+
+
+def test_every_method_stands_at_its_rank_and_bars_join_those_not_significantly_different(ranking: Ranking) -> None:
+    figure = plot_ranks(ranking)
+    for line, rank in zip(marked(figure, "method"), ranking.ranks.values(), strict=True):
+        assert line.get_xdata()[0] == line.get_xdata()[1] == rank
+    [bar] = marked(figure, "clique")
+    assert bar.get_xdata()[0] < ranking.ranks["sl-s"] < ranking.ranks["sl-r"] < bar.get_xdata()[1]
+    assert bar.get_xdata()[1] < ranking.ranks["sl-u"]
+    assert [text.get_text() for text in figure.axes[0].texts] == [
+        f"SL-S {ranking.ranks['sl-s']:.2f}",
+        f"SL-R {ranking.ranks['sl-r']:.2f}",
+        f"{ranking.ranks['sl-u']:.2f} SL-U",
+    ]
+    assert re.search(
+        r"over 63 cells: SL-S 1\.\d\d, SL-R 1\.\d\d, SL-U 2\.\d\d\. Not significantly different: SL-S, SL-R\.",
+        ranks_in_words(ranking),
+    )
+
+
+def test_methods_that_all_differ_have_no_bar_and_names_are_text() -> None:
+    ranking = Ranking({"<b>": 1.0, "other": 2.0}, 9, None, (), (), 0.05)
+    figure = plot_ranks(ranking)
+    assert marked(figure, "clique") == []
+    drawn = inline_svg(figure, "n", ranks_in_words(ranking))
+    assert "&lt;b&gt; 1.00" in drawn
+    assert "<b>" not in drawn
+    assert ranks_in_words(ranking).endswith("Not significantly different: none.")
+
+
+def test_a_lead_is_drawn_in_the_direction_of_the_metric_and_sets_as_dots() -> None:
+    gains = {"ce": corrected_interval(np.array([0.1, 0.2, 0.15]), 0.25)}
+    for metric, sign in (("f1", 1), ("error_rate", -1)):
+        figure = plot_ahead(gains, get_metric(metric), "ours", {"ce": 3})
+        [span] = marked(figure, "span")
+        assert sorted(span.get_xdata()) == sorted((sign * gains["ce"].low, sign * gains["ce"].high))
+    pairs = {"ours": np.array([[0.1, 0.2], [0.15, 0.25]])}
+    [dots] = marked(plot_fidelity(pairs, get_metric("f1"), {"ours": 0}), "dots")
+    np.testing.assert_allclose(dots.get_offsets(), pairs["ours"].T)
+
+
+def test_names_of_methods_that_no_font_has_or_that_are_long_are_drawn() -> None:
+    values = {"日本語": np.array([0.5, 0.6]), "x" * 99: np.array([0.5, 0.6]), "$a_{$\x1b": np.array([0.4, 0.6])}
+    drawn = inline_svg(plot_metric(values, get_metric("f1")), "n", "l")
+    assert ">日本語<" in drawn
+    assert f">{'x' * 23}…<" in drawn
+    assert ">$a_{$\\x1b<" in drawn

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from browsing import PATIENCE, in_browser, opened
 from made_up import add, run, small
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Locator, Page
 
 from metricgrad.evaluation.records import Setting
 from metricgrad.paper import report
@@ -17,7 +18,6 @@ pytestmark = in_browser
 EVIL = "<script>alert(1)</script>"
 EVIL_METHOD = "</script><img src=x onerror=alert(2)>"
 TABLE = "#table2-honest-0"
-INK = "c => c.getContext('2d').getImageData(0, 0, c.width, c.height).data.filter(x => x).length"
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     add(store, run(EVIL, "f1", EVIL_METHOD), 0.2, subset=EVIL, command=EVIL)
     add(store, run(EVIL, "f1", "sl-r"), 0.3)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(report, "WALK", (0, 1, 3))
+        patch.setattr(report, "FIGURE2_ROUNDS", (0, 1, 3))
         report.write_report(store, folder / "index.html")
     return folder
 
@@ -39,7 +39,7 @@ def file(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def drawn() -> str:
-    return "#convergence-plot svg path.mean"
+    return "#training .chosen:not([hidden]) svg .mean"
 
 
 def column(page: Page, table: str, number: int) -> list[str]:
@@ -53,8 +53,8 @@ def column(page: Page, table: str, number: int) -> list[str]:
 
 def test_a_click_sorts_by_numbers_both_ways_and_missing_ones_come_last(page: Page, folder: Path) -> None:
     heading = page.locator(f"{TABLE} thead th", has_text="AUC")
-    cells = table2(folder, "honest", Setting("mlp", "default")).cells
-    there = sorted(cell.mean for (_, metric, _), cell in cells.items() if metric == "auc" and cell.mean is not None)
+    means = table2(folder, "honest", Setting("mlp", "default")).frame["mean"]
+    there = sorted(means.xs("auc", level="metric").dropna())
     for direction, expected in (("ascending", there), ("descending", there[::-1])):
         heading.get_by_role("button").click()
         assert heading.get_attribute("aria-sort") == direction
@@ -66,7 +66,7 @@ def test_a_click_sorts_by_numbers_both_ways_and_missing_ones_come_last(page: Pag
 
 def test_numbers_are_sorted_as_numbers_not_as_text(page: Page) -> None:
     page.locator("#table1 thead th", has_text="the paper's").first.get_by_role("button").click()
-    assert column(page, "#table1", 2) == ["48842", "488565", "5000000", "", ""]
+    assert column(page, "#table1", 3) == ["48842", "488565", "5000000", "", ""]
 
 
 def test_the_keyboard_sorts_by_name_and_back(page: Page) -> None:
@@ -117,72 +117,57 @@ def test_protocols_and_settings_are_shown_one_at_a_time(page: Page) -> None:
 # ---- plots ---------------------------------------------------------------------------------------------------------
 
 
-def test_convergence_is_drawn_and_changes_with_what_is_chosen(page: Page) -> None:
-    plot = page.locator("#convergence-plot svg")
+def chart(page: Page) -> Locator:
+    """Return the chart of training that is shown, which is the only one."""
+    shown = page.locator("#training .chosen:visible svg")
+    assert shown.count() == 1
+    return shown
 
+
+def test_one_chart_of_training_is_shown_and_changes_with_what_is_chosen(page: Page) -> None:
     def drawn() -> str | None:
-        return plot.locator("path.mean[data-method='sl-r']").first.get_attribute("d")
+        return chart(page).locator(".mean[data-series='sl-r'] path").first.get_attribute("d")
 
     first = drawn()
     assert first is not None
-    assert first.count("L") == 29
-    assert plot.locator("path.seed").count() == 3 * 2 * 5
-    page.select_option("#convergence-dataset", "susy")
+    assert chart(page).locator(".run").count() == 2 * 5
+    page.select_option("#training-dataset", "susy")
     second = drawn()
-    page.select_option("#convergence-metric", "f1")
+    page.select_option("#training-metric", "f1")
     third = drawn()
     assert len({first, second, third}) == 3
-    page.select_option("#convergence-seed", "1")
-    assert plot.locator("path.seed").count() == 0
     page.get_by_role("checkbox", name="SL-R").uncheck()
-    assert plot.locator("path.mean[data-method='sl-r']").count() == 0
-    assert "Susy" in (plot.get_attribute("aria-label") or "")
+    assert not chart(page).locator(".mean[data-series='sl-r']").first.is_visible()
+    assert chart(page).locator(".mean[data-series='sl-s']").first.is_visible()
+    assert "Susy" in (chart(page).get_attribute("aria-label") or "")
+    page.select_option("#training-setting", "1")
+    assert page.locator("[data-nothing]").is_visible()
 
 
-def test_pointing_at_the_plot_shows_values(page: Page) -> None:
-    plot, tip = page.locator("#convergence-plot svg"), page.locator("#convergence-tip")
+def test_pointing_at_the_chart_shows_values(page: Page) -> None:
+    tip = page.locator("#training .chosen:visible .tip")
     assert tip.is_hidden()
-    plot.hover()
+    chart(page).hover()
     assert tip.is_visible()
-    assert {"true", "followed", "gap"} <= set(tip.locator("th").all_inner_texts())
-    step = tip.locator("th").first.inner_text()
+    step, *values = tip.inner_text().split("\n")
+    assert step.startswith("step ")
+    assert re.fullmatch(r"sl-u: 0\.\d{4}, loss 0\.\d{4}, gap 0\.\d{4}", values[0])
     page.mouse.move(0, 0)
     assert tip.is_hidden()
-    plot.focus()
+    chart(page).focus()
     page.keyboard.press("ArrowRight")
     assert tip.is_visible()
-    assert tip.locator("th").first.inner_text() != step
+    assert not tip.inner_text().startswith(step)
 
 
-def test_the_surface_is_drawn_turns_and_changes_with_the_loss(page: Page) -> None:
-    canvas = page.locator("#surface")
-    canvas.scroll_into_view_if_needed()
-    assert canvas.evaluate(INK) > 10_000
-    looks = [canvas.evaluate("c => c.toDataURL()")]
-    page.select_option("#surface-loss", "f1")
-    looks.append(canvas.evaluate("c => c.toDataURL()"))
-    canvas.focus()
-    page.keyboard.press("ArrowLeft")
-    looks.append(canvas.evaluate("c => c.toDataURL()"))
-    box = canvas.bounding_box()
-    assert box is not None
-    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    page.mouse.down()
-    page.mouse.move(box["x"] + box["width"] / 2 + 60, box["y"] + box["height"] / 2 + 20)
-    page.mouse.up()
-    looks.append(canvas.evaluate("c => c.toDataURL()"))
-    assert len(set(looks)) == 4
-    assert (canvas.get_attribute("aria-label") or "").startswith("F1 loss over")
-
-
-def test_the_walk_of_figure_2_follows_the_slider(page: Page) -> None:
-    surrogate = page.locator("#walk-plot path.surrogate")
-    assert page.locator("#walk-said").inner_text().startswith("Round 3:")
-    last = surrogate.get_attribute("d")
-    page.locator("#walk-round").focus()
-    page.keyboard.press("Home")
-    assert page.locator("#walk-said").inner_text().startswith("Round 0:")
-    assert surrogate.get_attribute("d") != last
+def test_figures_of_the_paper_are_drawn(page: Page) -> None:
+    surfaces, panels = page.locator("#figures .grids").all()
+    assert surfaces.locator("svg image").count() == 5
+    assert all((box.bounding_box() or {"width": 0})["width"] > 100 for box in surfaces.locator("svg image").all())
+    assert "F1 loss" in surfaces.inner_text()
+    assert panels.locator("svg").count() == 4
+    assert "round 3: alpha = " in panels.inner_text()
+    assert "surrogate" in panels.inner_text()
 
 
 # ---- everywhere ----------------------------------------------------------------------------------------------------
@@ -210,19 +195,22 @@ def test_the_dark_is_dark(browser: Browser, file: Path, drawn: str) -> None:
 
 
 def test_names_from_records_are_text_and_never_run(page: Page) -> None:
-    assert page.locator("script").count() == 2
+    assert page.locator("script").count() == 1
     assert page.locator("img").count() == 0
     assert EVIL in column(page, "#table1", 0)
-    page.select_option("#convergence-dataset", EVIL)
-    page.locator("#convergence-plot svg").hover()
-    assert EVIL_METHOD in page.locator("#convergence-tip").inner_text()
+    page.select_option("#training-dataset", EVIL)
+    page.select_option("#training-metric", "f1")
+    chart(page).hover()
+    assert EVIL_METHOD in page.locator("#training .chosen:visible .tip").inner_text()
+    page.get_by_role("checkbox", name=EVIL_METHOD).uncheck()
+    assert chart(page).locator(".mean:visible").count() > 0
     assert EVIL in page.locator("#made pre").inner_text()
 
 
-def test_tables_can_be_read_without_scripts(browser: Browser, file: Path) -> None:
+def test_tables_and_charts_can_be_read_without_scripts(browser: Browser, file: Path) -> None:
     page = browser.new_context(java_script_enabled=False).new_page()
     page.set_default_timeout(PATIENCE)
     page.goto(file.as_uri())
     assert page.locator("table").count() > 10
-    assert "needs JavaScript" in page.locator("#training").inner_text()
+    assert page.locator("#training svg:visible").count() == 11
     page.context.close()

@@ -9,17 +9,20 @@ from metricgrad.evaluation.statistics import mean_ranks, wins
 from metricgrad.losses.binary import BASELINES
 from metricgrad.metrics import registry as metrics
 from metricgrad.paper.printed import (
+    BASELINE_NOISE,
     FOOTNOTES,
     LOSSES,
     MODES,
+    PRINTED_NOISE,
     PRINTED_RANKS,
     PRINTED_WINS,
-    RIVALS,
     TABLE1,
     TABLE2,
     TABLE3,
+    TABLE3_METHODS,
     column,
     footnotes,
+    verdict,
 )
 
 DATASETS = ["a9a", "ccfraud", "codrna", "covtype", "ijcnn1", "porto", "santander", "skin", "susy"]
@@ -44,9 +47,9 @@ def test_table_2_holds_seven_losses_of_three_modes_in_our_order() -> None:
 
 
 def test_table_3_compares_methods_we_have() -> None:
-    assert all(list(row) == list(RIVALS) for row in TABLE3.values())
-    assert all(tuple(cell) == RIVALS[loss] for row in TABLE3.values() for loss, cell in row.items())
-    assert {method for methods in RIVALS.values() for method in methods} - {"sl-r"} <= set(BASELINES)
+    assert all(list(row) == list(TABLE3_METHODS) for row in TABLE3.values())
+    assert all(tuple(cell) == TABLE3_METHODS[loss] for row in TABLE3.values() for loss, cell in row.items())
+    assert {method for methods in TABLE3_METHODS.values() for method in methods} - {"sl-r"} <= set(BASELINES)
 
 
 def test_table_1_splits_every_dataset_into_80_and_20_percent() -> None:
@@ -106,7 +109,7 @@ def test_printed_ranks_do_not_follow_from_the_cells() -> None:
 
 
 def test_printed_wins_follow_from_the_cells() -> None:
-    assert {loss: wins(column(TABLE3, loss)) for loss in RIVALS} == {
+    assert {loss: wins(column(TABLE3, loss)) for loss in TABLE3_METHODS} == {
         loss: dict(row) for loss, row in PRINTED_WINS.items()
     }
 
@@ -138,6 +141,34 @@ def test_rows_that_cannot_be_compared_are_refused() -> None:
         mean_ranks([])
     with pytest.raises(ValueError, match="rows: expected the methods a, b in every row, got a, c"):
         wins([{"a": 0.1, "b": 0.2}, {"a": 0.1, "c": 0.2}])
+
+
+# ---- against ours ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_noise_of_a_mode_is_how_far_two_printed_runs_lie_apart(mode: str) -> None:
+    apart = np.mean([abs(row["error_rate"][mode] - row["jaccard"][mode]) for row in TABLE2.values()])
+    assert pytest.approx(apart, abs=6e-4 if mode == "sl-u" else 6e-5) == PRINTED_NOISE[mode]
+    assert PRINTED_NOISE["sl-r"] == BASELINE_NOISE
+
+
+@pytest.mark.parametrize(
+    ("ours", "error", "expected"),
+    [
+        (0.1502, None, "within noise"),
+        (0.1511, None, "within noise"),
+        (0.1513, None, "worse"),
+        (0.1513, 0.0001, "within noise"),
+        (0.1491, None, "better"),
+        (0.1480, 0.0007, "within noise"),
+        (0.1480, 0.0005, "better"),
+    ],
+)
+def test_a_difference_of_two_standard_errors_and_the_noise_is_noise(
+    ours: float, error: float | None, expected: str
+) -> None:
+    assert verdict("sl-r", ours, error, 0.1502) == expected
 
 
 # ---- footnotes -----------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import unicodedata
 from pathlib import Path
 
@@ -10,10 +11,13 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.table import Table
+from rich.text import Text
 from typer.testing import CliRunner, Result
 
 from metricgrad.cli.app import app
-from metricgrad.reporting.terminal import echo, visible
+from metricgrad.reporting import progress
+from metricgrad.reporting.terminal import Screen, echo, visible
 
 QUICK = ["--model", "linear", "--method", "cross-entropy", "--recipe", "warmup=9,rounds=0,learning_rate=0.05"]
 HOSTILE = "a\x1b]0;owned\x07\x1b[2J\x9b31m\u202eb\u2066\u2028[bold]c[link=x]d"
@@ -124,3 +128,39 @@ def test_a_strangers_folder_does_not_steer_the_terminal(here: Path) -> None:
     (here / "model" / "model.json").write_text('{"format": "\\u001b]0;owned\\u0007"}')
     done = run("predict", "model", f"data{HOSTILE}.parquet")
     assert done.stderr.startswith("metricgrad: error: model/model.json: format: expected 1")
+
+
+MARKUP = "[bold]b[/bold] [link=http://x]y[/link] :smile: \x1b]0;owned\x07\x9b31m\n\u202e"
+LITERAL = r"[bold]b[/bold] [link=http://x]y[/link] :smile: \x1b]0;owned\x07\x9b31m\n\u202e"
+
+
+def printed(*what: object) -> str:
+    file = io.StringIO()
+    Screen(file=file, width=200, force_terminal=True).print(*what)
+    return file.getvalue()
+
+
+def test_markup_emoji_and_control_characters_in_a_table_are_shown() -> None:
+    table = Table(title=MARKUP, caption=MARKUP)
+    table.add_column(MARKUP)
+    table.add_row(MARKUP)
+    text = printed(table)
+    assert text.count(LITERAL) == 4
+    assert not {"\x07", "\x9b", "\u202e"} & set(text)
+    assert "\x1b]" not in text
+
+
+def test_a_string_alone_is_shown_and_a_style_asked_for_is_given() -> None:
+    assert LITERAL in printed(MARKUP)
+    assert "\x1b[1mbold" in printed(Text("bold", "bold"))
+
+
+def test_bars_show_what_they_stand_for(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setenv("COLUMNS", "240")
+    with progress.work_bar() as report:
+        report(MARKUP, 10, 20)
+    text = capsys.readouterr().err
+    assert LITERAL in text
+    assert "\x07" not in text
+    assert "\x1b]" not in text

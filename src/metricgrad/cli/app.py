@@ -178,7 +178,7 @@ def universal_list() -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from metricgrad.reporting.screen import Screen
+    from metricgrad.reporting.terminal import Screen
     from metricgrad.surrogate.pretrained import MIN_FAITHFULNESS, bundled_index, faithfulness
 
     table = Table(title="Bundled universal surrogates, on unseen random sets of 400 rows")

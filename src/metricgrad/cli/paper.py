@@ -54,7 +54,7 @@ def demo(
     from rich.text import Text
 
     from metricgrad.metrics.registry import PAPER, get_metric
-    from metricgrad.reporting.screen import Screen
+    from metricgrad.reporting.terminal import Screen
 
     chosen = get_metric(metric)
     steps = DEMO_RECIPE.steps
@@ -145,7 +145,7 @@ def data(
     from rich.table import Table
 
     from metricgrad.paper.datasets import table1
-    from metricgrad.reporting.screen import Screen
+    from metricgrad.reporting.terminal import Screen
 
     rows = table1(data_dir)
     table = Table(title="Table 1: ours / the paper's (- where there is none)")
@@ -276,19 +276,18 @@ def _show_tables(store: Any, wanted: list[str], plan: Any) -> None:
     """Print the tables a plan was made for, and how they compare with the paper's."""
     from metricgrad.evaluation.records import Setting
     from metricgrad.paper import tables
-    from metricgrad.paper.against_printed import compare
-    from metricgrad.paper.rendering import as_rich, comparison_grid, table_grid
-    from metricgrad.reporting.screen import Screen
+    from metricgrad.paper.layouts import result_table, tally_table
+    from metricgrad.reporting.tables import as_rich
+    from metricgrad.reporting.terminal import Screen
 
     setting = Setting.of(plan.runs[0].as_dict())
     console = Screen() if Screen().is_terminal else Screen(width=160)
     for protocol in plan.protocols:
         for name in wanted:
             table = getattr(tables, name)(store, protocol, setting, plan.datasets)
-            console.print(as_rich(table_grid(table)))
-            comparison = compare(table)
-            if comparison.cells:
-                console.print(as_rich(comparison_grid(comparison)))
+            console.print(as_rich(result_table(table)))
+            if len(table.compared):
+                console.print(as_rich(tally_table(table)))
 
 
 def _write_report(results: Path, out: Path) -> None:

@@ -118,7 +118,7 @@ def evaluate(
     from rich.table import Table
 
     from metricgrad.metrics.registry import PAPER, get_metric
-    from metricgrad.reporting.screen import Screen
+    from metricgrad.reporting.terminal import Screen
     from metricgrad.tabular.batch_predict import scored
     from metricgrad.tabular.persistence import load
 
@@ -185,7 +185,7 @@ def compare(
     from metricgrad.evaluation.report import write_comparison
     from metricgrad.metrics.registry import get_metric
     from metricgrad.reporting.atomic import write_whole
-    from metricgrad.reporting.screen import Screen
+    from metricgrad.reporting.terminal import Screen
     from metricgrad.tabular.io import read_table
 
     if rivals is not None:

@@ -23,7 +23,7 @@ from metricgrad.losses.binary import BASELINES
 from metricgrad.losses.default import proxy_for
 from metricgrad.losses.ranking import QUERY_LOSSES
 from metricgrad.metrics.registry import Metric, get_metric
-from metricgrad.reporting.cards import card, small_line
+from metricgrad.reporting.html import card, sparkline
 from metricgrad.reporting.progress import shown_rounds
 from metricgrad.surrogate.loss import SurrogateLoss
 from metricgrad.surrogate.network import Progress
@@ -184,8 +184,8 @@ class MetricEstimator(NestedRecipe):
             facts["training"] = "stopped before its end"
         points = [(done.steps, metric.value(done.validation)) for done in checked]
         dot = None if kept is None else (kept.steps, metric.value(kept.validation))
-        drawn = small_line(points, dot, f"{metric.label} on validation rows while training")
-        return card(f"{metric.shown(self.validation_loss_)} on validation rows", facts, drawn)
+        drawn = sparkline(points, dot, f"{metric.label} on validation rows while training")
+        return card(f"{metric.shown(self.validation_loss_)} on validation rows", facts, drawn=drawn)
 
 
 def make_loss(method: str, metric: Metric, recipe: Recipe, progress: Progress | None = None) -> nn.Module:

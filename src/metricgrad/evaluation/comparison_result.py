@@ -15,7 +15,7 @@ from metricgrad.evaluation.diagnostics import Diagnosis
 from metricgrad.evaluation.runs import TREES
 from metricgrad.evaluation.statistics import Interval, corrected_interval, sentence, signed
 from metricgrad.metrics.registry import Metric
-from metricgrad.reporting.cards import card, table
+from metricgrad.reporting.html import card
 from metricgrad.reporting.plots import Picture, plot_convergence
 from metricgrad.training.trainer import Round
 
@@ -157,7 +157,7 @@ class ComparisonResult:
             for name, row in known.iterrows()
         ]
         facts = {"data": self.name, "rows": f"{self.rows:,}", "splits": str(len(self.splits)), "model": self.model}
-        return card(self.verdict, facts, table(["", *map(str, known.columns)], rows))
+        return card(self.verdict, facts, head=["", *map(str, known.columns)], rows=rows)
 
     # ---- figures ---------------------------------------------------------------------------------------------------
 

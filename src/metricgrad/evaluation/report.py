@@ -1,262 +1,215 @@
-"""The page of a contest: the verdict, the metric by method, and what is behind it; one file, as every report."""
+"""The page of a comparison: the verdict, the metric by method, and the evidence behind it, in one file."""
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator
-from html import escape
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from markupsafe import Markup
 from scipy.stats import spearmanr
 
 from metricgrad._version import __version__
-from metricgrad.evaluation.charts import chart_data
+from metricgrad.evaluation import plots
 from metricgrad.evaluation.comparison_result import ComparisonResult
-from metricgrad.evaluation.records import Setting
 from metricgrad.evaluation.statistics import signed
-from metricgrad.evaluation.training_panel import NO_SCRIPT, training_panel
 from metricgrad.reporting.atomic import write_whole
-from metricgrad.reporting.markup import head_cell, note, number, page, table_of, tag
+from metricgrad.reporting.html import render_page
+from metricgrad.reporting.plots import DASHES, PANELS, history_frame, inline_svg, plot_training
+from metricgrad.reporting.tables import ResultTable, Shown, as_html, number, result_frame
 
-PARTS = {
-    "metric": "Metric by method",
-    "curves": "Curves",
-    "threshold": "Threshold",
-    "confusion": "Confusion",
-    "training": "Convergence",
-    "calibration": "Calibration",
-    "fidelity": "Fidelity",
-    "made": "How it was made",
-}
+MAX_POINTS = 60
+"""Points of a training curve on a page."""
+DASH_CLASSES = ("solid", "dashed", "dotted", "dashed")
+"""How a style sheet calls the dashes of series."""
 
 
-def write_comparison(contest: ComparisonResult, path: str | Path, command: str = "") -> None:
-    """Write one page about a contest.
+def write_comparison(result: ComparisonResult, path: str | Path, command: str = "") -> None:
+    """Write one page about a comparison.
 
     Parameters
     ----------
-    contest : ComparisonResult
+    result : ComparisonResult
         What `compare` returned.
     path : path
-        The page to write; its folder is made.
+        The page to write; its folder is created.
     command : str
-        How to make it again, to be shown.
+        The command that makes it again, shown on the page.
     """
-    title = f"{contest.metric.label} on {contest.name}: was it worth it?"
-    text = page(
+    title = f"{result.metric.label} on {result.name}: was it worth it?"
+    text = render_page(
+        "comparison.html",
         f"metricgrad: {title}",
-        _body(contest, title, command),
         styles=("style.css", "report.css"),
-        scripts=("draw.js", "sort.js", "convergence.js", "charts.js"),
-        data=chart_data(contest),
+        scripts=("page.js", "sort.js", "charts.js"),
+        heading=title,
+        result=result,
+        facts=_facts(result),
+        picks=picks(plots.method_numbers([result.label(method) for method in result.methods])),
+        charts=charts(result),
+        methods=as_html(methods_table(result), id="methods"),
+        test_to_train=result.test / (1 - result.test),
+        followed=sum(trial.followed for trial in result.of(result.methods[0])),
+        confusions=[_confusion(result, method) for method in result.methods],
+        fidelity=_fidelity_table(result),
+        made=_made(result),
+        command=command,
     )
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, text)
 
 
-def _body(contest: ComparisonResult, title: str, command: str) -> str:
-    inside = {
-        "metric": tag("div", _chart("metric"), _chart("ahead"), class_="pair")
-        + _methods(contest)
-        + _about_intervals(contest),
-        "curves": PICKS + tag("div", _chart("roc"), _chart("precision"), class_="pair"),
-        "threshold": _threshold(contest),
-        "confusion": _confusions(contest),
-        "training": training_panel([Setting(contest.model, contest.recipe)], "split", one=True),
-        "calibration": _about_calibration() + tag("div", _chart("calibration"), class_="one"),
-        "fidelity": _fidelity(contest),
-        "made": _made(contest, command),
+def picks(numbers: dict[str, int], labels: dict[str, str] | None = None) -> list[dict[str, str]]:
+    """Return what a page needs to offer series for choice: name, label, number in the palette, dashes."""
+    return [
+        {
+            "name": name,
+            "label": (labels or {}).get(name, name),
+            "colour": str(i),
+            "dash": DASH_CLASSES[i // 3 % len(DASHES)],
+        }
+        for name, i in numbers.items()
+    ]
+
+
+def _facts(result: ComparisonResult) -> dict[str, str]:
+    return {
+        "rows": f"{result.rows:,}",
+        "positive": f"{result.positives / result.rows:.1%}",
+        "columns": f"{result.features:,}",
+        "splits": f"{len(result.splits)}",
+        "minutes of training": f"{sum(trial.seconds for trial in result.trials) / 60:,.1f}",
     }
-    parts = [name for name in PARTS if inside[name]]
-    links = "".join(tag("a", escape(PARTS[name]), href=f"#{name}") for name in parts)
-    sections = (tag("section", tag("h2", escape(PARTS[name])), inside[name], id=name) for name in parts)
-    return (
-        tag(
-            "header",
-            tag("h1", escape(title)),
-            tag("p", escape(_capital(contest.verdict)), class_="verdict"),
-            _facts(contest),
-        )
-        + tag("nav", tag("div", links), aria_label="Parts")
-        + tag("main", *sections)
-    )
 
 
-PICKS = (
-    "<fieldset class='plain'><legend class='sr'>Methods</legend><div class='picks' data-picks></div></fieldset>"
-    "<p class='quiet'>Thin lines are splits, the thick one is their mean. Point at a plot, or focus it and use the "
-    "arrow keys, to read values.</p>"
-)
+# ---- charts --------------------------------------------------------------------------------------------------------
 
 
-def _chart(name: str) -> str:
-    return f"<div class='plot' data-chart='{name}' id='chart-{name}'>{NO_SCRIPT}<div class='tip' hidden></div></div>"
-
-
-def _facts(contest: ComparisonResult) -> str:
-    facts = {
-        "rows": f"{contest.rows:,}",
-        "positive": f"{contest.positives / contest.rows:.1%}",
-        "columns": f"{contest.features:,}",
-        "splits": f"{len(contest.splits)}",
-        "minutes of training": f"{sum(trial.seconds for trial in contest.trials) / 60:,.1f}",
+def charts(result: ComparisonResult) -> dict[str, Markup]:
+    """Return the charts of a page by name; those that a comparison has no data for are left out."""
+    metric, label = result.metric, result.metric.label
+    shown = {result.label(method): [trial.diagnosis for trial in result.of(method)] for method in result.methods}
+    values = {result.label(method): result.values(method) for method in result.methods}
+    gains = {result.label(method): gain for method, gain in result.intervals.items()}
+    ours, numbers = result.label(result.methods[0]), plots.method_numbers([*shown])
+    means = ", ".join(f"{name} {own.mean():.3f}" for name, own in values.items())
+    drawn = {
+        "metric": (plots.plot_metric(values, metric), f"{label} by method: {means}"),
+        "ahead": (plots.plot_ahead(gains, metric, ours, numbers), f"Lead of {ours} over each baseline in {label}"),
+        "roc": (plots.plot_roc(shown), "ROC curves of the test rows"),
+        "precision": (plots.plot_precision_recall(shown), "Precision-recall curves of the test rows"),
+        "training": (_training(result, numbers), f"{label} on validation rows, loss and gap against model steps"),
+        "calibration": (plots.plot_calibration(shown), "Calibration: scores taken as log-odds, and what happened"),
     }
-    cards = (tag("div", tag("dt", name), tag("dd", value)) for name, value in facts.items())
-    return tag("dl", *cards, class_="facts")
+    if metric.thresholded:
+        drawn["threshold"] = plots.plot_threshold(shown, metric), f"{label} at every threshold, and those chosen"
+    pairs = {result.label(method): found for method, found in _fidelity(result).items()}
+    if pairs:
+        drawn["fidelity"] = plots.plot_fidelity(pairs, metric, numbers), "True loss of fresh sets, and the surrogate's"
+    return {name: inline_svg(figure, name, text) for name, (figure, text) in drawn.items()}
 
 
-# ---- the metric ----------------------------------------------------------------------------------------------------
+def _training(result: ComparisonResult, numbers: dict[str, int]) -> Any:
+    metric, better = result.metric, result.metric.higher_is_better
+    runs = {
+        result.label(method): [history_frame(trial.history, metric) for trial in result.of(method) if trial.history]
+        for method in result.methods
+    }
+    titles = PANELS | {"validation": f"{metric.label} on validation rows"}
+    trained = {name: own for name, own in runs.items() if own}
+    return plot_training(trained, titles, higher_is_better=better, numbers=numbers, points=MAX_POINTS)
 
 
-def _methods(contest: ComparisonResult) -> str:
-    metric, ours = contest.metric, contest.label(contest.methods[0])
+def _fidelity(result: ComparisonResult) -> dict[str, np.ndarray]:
+    """Return true losses and those of the surrogate on fresh sets, (2, sets) for every method that has them."""
+    found = {m: [t.fidelity for t in result.of(m) if t.fidelity is not None] for m in result.methods}
+    return {method: np.concatenate(pairs, axis=1) for method, pairs in found.items() if pairs}
+
+
+# ---- tables --------------------------------------------------------------------------------------------------------
+
+
+def methods_table(result: ComparisonResult) -> ResultTable:
+    """Return every method as a row: mean and spread of the metric, the lead of the first, threshold, seconds."""
+    metric, ours = result.metric, result.label(result.methods[0])
     better = "higher" if metric.higher_is_better else "lower"
-    head = (
-        head_cell("method", class_="name")
-        + head_cell(metric.label, f"mean, {better} is better")
-        + head_cell("spread", "over splits")
-        + head_cell(f"{ours} minus it", "mean")
-        + head_cell("95 % interval", "of that")
-        + head_cell("threshold", "mean")
-        + head_cell("seconds", "a split")
-    )
-    means = {method: contest.values(method).mean() for method in contest.methods}
+    columns = [
+        ("method", ""),
+        (metric.label, f"mean, {better} is better"),
+        ("spread", "over splits"),
+        (f"{ours} minus it", "mean"),
+        ("95 % interval", "of that"),
+        ("threshold", "mean"),
+        ("seconds", "per split"),
+    ]
+    means = {method: result.values(method).mean() for method in result.methods}
     best = (max if metric.higher_is_better else min)(means.values())
-    rows = [_method_row(contest, method, bool(means[method] == best)) for method in contest.methods]
-    return table_of(
-        f"{metric.label} on test rows, {len(contest.splits)} splits", head, rows, class_="sortable", id="methods"
-    )
+    rows = [_method_row(result, method, bool(means[method] == best)) for method in result.methods]
+    title = f"{metric.label} on test rows, {len(result.splits)} splits"
+    return ResultTable(title, result_frame(rows, columns))
 
 
-def _method_row(contest: ComparisonResult, method: str, best: bool) -> str:
-    values, gain, own = contest.values(method), contest.intervals.get(method), contest.of(method)
-    mean = f"{values.mean():.4f}"
-    ahead, low, high = signed(contest.metric, gain) if gain else ("", "", "")
-    colour = "" if gain is None or not gain.reliable else "better" if gain.better else "worse"
-    return tag(
-        "tr",
-        tag("th", escape(contest.label(method)), scope="row", class_="name"),
-        tag("td", tag("strong", mean) if best else mean, data_value=f"{values.mean():.10g}"),
-        number(float(values.std(ddof=1)), ".4f"),
-        tag("td", escape(ahead), data_value="" if gain is None else f"{gain.mean:.10g}", class_=colour or None),
-        tag("td", escape(f"{low} to {high}") if gain else "", data_value="" if gain is None else f"{gain.low:.10g}"),
-        number(float(np.mean([trial.threshold for trial in own])), ".3g"),
-        number(float(np.mean([trial.seconds for trial in own])), ".1f"),
-    )
+def _method_row(result: ComparisonResult, method: str, best: bool) -> list[Shown]:
+    values, gain, trials = result.values(method), result.intervals.get(method), result.of(method)
+    lead = [Shown("", float("nan"))] * 2
+    if gain:
+        ahead, low, high = signed(result.metric, gain)
+        tone = "" if not gain.reliable else "better" if gain.better else "worse"
+        lead = [Shown(ahead, gain.mean, tone=tone), Shown(f"{low} to {high}", gain.low)]
+    return [
+        Shown(result.label(method)),
+        number(values.mean(), ".4f", best=best),
+        number(values.std(ddof=1), ".4f"),
+        *lead,
+        number(float(np.mean([trial.threshold for trial in trials])), ".3g"),
+        number(float(np.mean([trial.seconds for trial in trials])), ".1f"),
+    ]
 
 
-def _about_intervals(contest: ComparisonResult) -> str:
-    ratio = contest.test / (1 - contest.test)
-    ours = contest.of(contest.methods[0])
-    kept = sum(trial.followed for trial in ours)
-    return note(
-        "Splits of one table overlap, so a plain t interval would be too narrow. These are intervals of the corrected "
-        f"resampled t (Nadeau and Bengio 2003): the variance over {len(contest.splits)} splits times "
-        f"1/{len(contest.splits)} + {ratio:.2f}, test rows to rows learned from. Each has its own 95 %. The verdict is "
-        f"about {contest.label(contest.methods[1])}, chosen before looking. Validation rows chose checkpoint and "
-        f"threshold of every method; in {kept} of {len(ours)} splits they preferred the model that followed the metric "
-        "to the best one of cross-entropy. Test rows were looked at once a split."
-    )
-
-
-# ---- what is behind it ---------------------------------------------------------------------------------------------
-
-
-def _threshold(contest: ComparisonResult) -> str:
-    if not contest.metric.thresholded:
-        return note(
-            f"{contest.metric.label} judges the ranking alone: no threshold matters. Decisions are cut at zero."
-        )
-    said = note(
-        f"{contest.metric.label} of the test rows if more or fewer of them were called positive, best-scored first. A "
-        "dot is the threshold chosen on validation rows; how far it lies below the top of its curve is what choosing "
-        "cost."
-    )
-    return said + tag("div", _chart("threshold"), class_="one")
-
-
-def _confusions(contest: ComparisonResult) -> str:
-    negative, positive = (escape(str(label)) for label in contest.classes)
-    said = note("Test rows of all splits together, at the chosen thresholds; a row is in as many as it was tested in.")
-    grids = (_confusion(contest, method, negative, positive) for method in contest.methods)
-    return said + tag("div", *grids, class_="grids")
-
-
-def _confusion(contest: ComparisonResult, method: str, negative: str, positive: str) -> str:
-    every = zip(*(trial.diagnosis.confusion for trial in contest.of(method)), strict=True)
-    tp, fp, fn, tn = (int(sum(counts)) for counts in every)
-    recall, precision = tp / max(tp + fn, 1), tp / max(tp + fp, 1)
-    head = tag(
-        "tr", tag("td"), tag("th", f"called {negative}", scope="col"), tag("th", f"called {positive}", scope="col")
-    )
-    rows = (
-        tag("tr", tag("th", name, scope="row"), *_shaded(counts))
-        for name, counts in ((f"is {negative}", (tn, fp)), (f"is {positive}", (fn, tp)))
-    )
-    caption = tag(
-        "caption", escape(contest.label(method)), tag("small", f"recall {recall:.3f}, precision {precision:.3f}")
-    )
-    return tag("table", caption, tag("thead", head), tag("tbody", *rows), class_="confusion")
-
-
-def _shaded(counts: tuple[int, int]) -> Iterator[str]:
-    total = max(sum(counts), 1)
-    for count in counts:
-        yield tag("td", f"{count:,}", tag("small", f"{count / total:.1%}"), style=f"--share:{count / total:.3f}")
-
-
-def _about_calibration() -> str:
-    return note(
-        "Scores are for ranking and cutting. Taken as log-odds they would be probabilities: on the diagonal they could "
-        "be read as such. What is trained for a metric, weighted or focal mostly cannot; calibrate it before you do."
-    )
-
-
-def _fidelity(contest: ComparisonResult) -> str:
+def _fidelity_table(result: ComparisonResult) -> Markup | None:
     rows = []
-    for method in contest.methods:
-        pairs = [trial.fidelity for trial in contest.of(method) if trial.fidelity is not None]
-        if pairs:
-            true, learned = np.concatenate(pairs, axis=1)
-            agree = float(spearmanr(true, learned).statistic) if np.ptp(true) and np.ptp(learned) else None
-            last = (_at_the_end(contest, method, name) for name in ("trust", "cosine"))
-            cells = (float(np.abs(true - learned).mean()), agree, *last)
-            rows.append(
-                tag("tr", tag("th", escape(contest.label(method)), scope="row"), *(number(c, ".4f") for c in cells))
-            )
-    if not rows:
-        return ""
-    head = head_cell("method", class_="name") + head_cell("gap", "mean |true - surrogate|")
-    head += head_cell("Spearman", "of these sets") + head_cell("trust", "as training ended")
-    head += head_cell("cosine", "of gradients, then")
-    said = note(
-        "A model follows the surrogate, so the surrogate has to be true. Each dot is a fresh set of validation rows, "
-        "scored by the model kept, with noise as in training: on the diagonal the surrogate says what the metric says."
-    )
-    return said + tag("div", _chart("fidelity"), table_of("Surrogate against metric", head, rows), class_="pair")
+    for method, (true, learned) in _fidelity(result).items():
+        agree = float(spearmanr(true, learned).statistic) if np.ptp(true) and np.ptp(learned) else None
+        last = (_last_round(result, method, name) for name in ("trust", "cosine"))
+        values = (float(np.abs(true - learned).mean()), agree, *last)
+        rows.append([Shown(result.label(method)), *(number(value, ".4f") for value in values)])
+    columns = [
+        ("method", ""),
+        ("gap", "mean |true - surrogate|"),
+        ("Spearman", "of these sets"),
+        ("trust", "at the end of training"),
+        ("cosine", "of gradients, then"),
+    ]
+    return as_html(ResultTable("Surrogate against metric", result_frame(rows, columns)), classes="") if rows else None
 
 
-def _at_the_end(contest: ComparisonResult, method: str, name: str) -> float | None:
-    """Return the mean over splits of what the last round of each measured; None if none did."""
-    last = [getattr(trial.history[-1], name) for trial in contest.of(method) if trial.history]
+def _last_round(result: ComparisonResult, method: str, name: str) -> float | None:
+    """Return the mean over splits of a measurement of the last round; None if there is none."""
+    last = [getattr(trial.history[-1], name) for trial in result.of(method) if trial.history]
     return float(np.nanmean(last)) if np.isfinite(last).any() else None
 
 
-def _made(contest: ComparisonResult, command: str) -> str:
-    facts = {
-        "Model": f"{contest.model}, recipe {contest.recipe}, the same for every network",
-        "Splits": f"seeds {', '.join(map(str, contest.splits))}; {contest.test:.0%} of the rows are test rows, "
-        f"{contest.validation:.0%} of the others validation rows, the rest training rows",
-        "Versions": f"metricgrad {__version__}, torch {torch.__version__}, Python {platform.python_version()}",
+def _confusion(result: ComparisonResult, method: str) -> dict[str, Any]:
+    every = zip(*(trial.diagnosis.confusion for trial in result.of(method)), strict=True)
+    tp, fp, fn, tn = (int(sum(counts)) for counts in every)
+    rows = [
+        (label, [(count, count / max(sum(counts), 1)) for count in counts])
+        for label, counts in zip(result.classes, ((tn, fp), (fn, tp)), strict=True)
+    ]
+    return {
+        "method": result.label(method),
+        "recall": tp / max(tp + fn, 1),
+        "precision": tp / max(tp + fp, 1),
+        "rows": rows,
     }
-    listed = "".join(tag("dt", name) + tag("dd", escape(text)) for name, text in facts.items())
-    remarks = tag("ul", *(tag("li", escape(remark)) for remark in contest.remarks))
-    listed += tag("dt", "Table") + tag("dd", remarks)
-    again = tag("h3", "To run it again") + tag("pre", tag("code", escape(command)), tabindex=0) if command else ""
-    return tag("dl", listed, class_="made") + again
 
 
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:] + "."
+def _made(result: ComparisonResult) -> dict[str, Any]:
+    return {
+        "Model": f"{result.model}, recipe {result.recipe}, the same for every network",
+        "Splits": f"seeds {', '.join(map(str, result.splits))}; {result.test:.0%} of the rows are test rows, "
+        f"{result.validation:.0%} of the others validation rows, the rest training rows",
+        "Versions": f"metricgrad {__version__}, torch {torch.__version__}, Python {platform.python_version()}",
+        "Table": list(result.remarks),
+    }

@@ -14,7 +14,7 @@ from metricgrad.estimators.metric_estimator import METHODS
 from metricgrad.evaluation.runs import TREES, Scores, TrainedMethod, split_table, train_methods
 from metricgrad.metrics.registry import get_metric
 from metricgrad.paper.datasets import Dataset, dataset_digest, load_dataset
-from metricgrad.paper.printed import LOSSES, MODES, RIVALS
+from metricgrad.paper.printed import LOSSES, MODES, TABLE3_METHODS
 from metricgrad.paper.protocols import PROTOCOLS, get_protocol
 from metricgrad.surrogate.pretrained import bundled_digest
 from metricgrad.training.checkpoint import Checkpoint
@@ -36,7 +36,7 @@ That is 300,000 rounds and, for the recipe `paper`, 1,000,000 steps of the basel
 many steps as the model of a surrogate."""
 TABLES: Mapping[str, tuple[tuple[str, str], ...]] = {
     "table2": tuple((loss, mode) for loss in LOSSES for mode in MODES),
-    "table3": tuple((loss, method) for loss, methods in RIVALS.items() for method in methods),
+    "table3": tuple((loss, method) for loss, methods in TABLE3_METHODS.items() for method in methods),
 }
 """The cells of each table, a metric and a method: three modes of the surrogate; the refined one and baselines."""
 SEED_STRIDE = 1_000_003

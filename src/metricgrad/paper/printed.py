@@ -1,4 +1,4 @@
-"""The paper's printed tables as data, what follows from their cells, and what is known to be wrong with them."""
+"""The paper's printed tables as data, their known problems, and whether a loss differs from them by more than noise."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LOSSES = ("auc", "eer", "average_precision", "error_rate", "f1", "mcc", "jaccard
 """The columns of Table 2, by the names of our metrics."""
 MODES = ("sl-u", "sl-r", "sl-s")
 """The rows of Table 2 for each dataset."""
-RIVALS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+TABLE3_METHODS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "error_rate": ("cross-entropy", "sl-r"),
         "auc": ("pairwise", "global-objectives", "sl-r"),
@@ -84,13 +84,13 @@ def _table2() -> Cells:
 
 def _table3() -> Cells:
     lines = (line.split() for line in _TABLE3.split("\n")[1:-1])
-    return MappingProxyType({dataset: _by_rival(printed) for dataset, *printed in lines})
+    return MappingProxyType({dataset: _by_method(printed) for dataset, *printed in lines})
 
 
-def _by_rival(printed: Iterable[str]) -> dict[str, dict[str, float]]:
+def _by_method(printed: Iterable[str]) -> dict[str, dict[str, float]]:
     """Spread a printed row of Table 3 over its losses and methods."""
     values = map(float, printed)
-    return {loss: {method: next(values) for method in methods} for loss, methods in RIVALS.items()}
+    return {loss: {method: next(values) for method in methods} for loss, methods in TABLE3_METHODS.items()}
 
 
 def _printed_ranks() -> dict[str, dict[str, float]]:
@@ -103,19 +103,46 @@ TABLE1: Mapping[str, PaperRow] = MappingProxyType({s.name: s.paper for s in SOUR
 TABLE2 = _table2()
 """Test losses of the three modes of the surrogate, as printed."""
 TABLE3 = _table3()
-"""Test losses of the refined surrogate and of its rivals, as printed."""
+"""Test losses of the refined surrogate and of the baselines, as printed."""
 PRINTED_RANKS: Mapping[str, Mapping[str, float]] = MappingProxyType(_printed_ranks())
-"""The rank rows of Table 2 by loss and mode, as printed; `mean_ranks` says what they should be."""
-PRINTED_WINS: Mapping[str, Mapping[str, float]] = MappingProxyType(_by_rival(_WINS.split()))
+"""The rank rows of Table 2 by loss and mode, as printed; `mean_ranks` has what they should be."""
+PRINTED_WINS: Mapping[str, Mapping[str, float]] = MappingProxyType(_by_method(_WINS.split()))
 """The last row of Table 3 by loss and method, as printed."""
 
 
-# ---- what follows from cells ---------------------------------------------------------------------------------------
-
-
 def column(cells: Cells, loss: str) -> list[Mapping[str, float]]:
-    """Return the rows of one loss, a row for each dataset: what `mean_ranks` and `wins` take."""
+    """Return the rows of one loss, a row for each dataset, as `mean_ranks` and `wins` expect them."""
     return [by_loss[loss] for by_loss in cells.values()]
+
+
+# ---- against the printed -------------------------------------------------------------------------------------------
+
+VERDICTS = ("better", "within noise", "worse")
+PRINTED_NOISE: Mapping[str, float] = MappingProxyType({"sl-u": 0.058, "sl-r": 0.0010, "sl-s": 0.0009})
+"""Difference of two printed runs of one loss: the mean of |MCR - JAC| over the nine rows of Table 2, by mode.
+
+The authors' Jaccard is accuracy, so the columns MCR and JAC are two runs of the same loss; the paper has no other
+measure of its noise. It is used for all losses."""
+BASELINE_NOISE = 0.0010
+"""The same for the printed baselines, which were run once: that of SL-R, in the absence of another measure."""
+STANDARD_ERRORS = 2
+"""How many of our standard errors count as noise."""
+PRINTED_DIGITS = 4
+
+
+def verdict(method: str, ours: float, error: float | None, printed: float) -> str:
+    """Return whether a loss is better or worse than a printed one by more than noise.
+
+    A difference is within noise if it is at most two standard errors of ours plus the noise of the printed tables. One
+    seed has no standard error, which leaves the noise of the printed tables.
+
+    >>> verdict("sl-r", 0.1480, 0.0005, 0.1502), verdict("sl-u", 0.1480, 0.0005, 0.1502)
+    ('better', 'within noise')
+    """
+    noise = STANDARD_ERRORS * (error or 0.0) + PRINTED_NOISE.get(method, BASELINE_NOISE)
+    if abs(ours - printed) <= noise:
+        return "within noise"
+    return "better" if ours < printed else "worse"
 
 
 # ---- known problems ------------------------------------------------------------------------------------------------
@@ -197,5 +224,5 @@ FOOTNOTES = (
 
 
 def footnotes(table: int, dataset: str = "", loss: str = "", method: str = "") -> list[Footnote]:
-    """Return the known problems of a cell; those that concern a table as a whole are known problems of each."""
+    """Return the known problems of a cell, including those of its whole table."""
     return [note for note in FOOTNOTES if note.concerns(table, dataset, loss, method)]

@@ -1,49 +1,54 @@
-"""Results as pages: self-contained HTML, readable without a network, on a phone and in the dark."""
+"""The report of a results folder and the page of the demo: one file each, for offline, phones and dark screens."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
+from itertools import groupby
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
+from markupsafe import Markup
+
+from metricgrad.evaluation.plots import plot_ranks, ranks_in_words
 from metricgrad.evaluation.records import Record, Setting, open_store, read_records
+from metricgrad.evaluation.report import picks
 from metricgrad.evaluation.runs import method_label, metric_label
 from metricgrad.evaluation.statistics import Ranking, common_methods, rank_methods
 from metricgrad.evaluation.store import Store
-from metricgrad.evaluation.training_panel import training_panel
 from metricgrad.metrics.registry import get_metric
 from metricgrad.paper import printed as paper
-from metricgrad.paper.against_printed import NOISE, compare
+from metricgrad.paper.figure_plots import figure1_panels, figure2_panels
 from metricgrad.paper.figures import figure1, figure2
-from metricgrad.paper.panels import FIGURES, filter_bar, page_data
-from metricgrad.paper.sections import (
-    LEGEND,
-    against_printed,
+from metricgrad.paper.layouts import (
+    dataset_label,
     datasets_table,
-    how_it_was_made,
-    rank_block,
+    models_shown,
+    pairs_table,
     result_table,
     seconds_table,
+    seed_count,
+    tally_page_table,
 )
-from metricgrad.paper.tables import Table, losses, table1, table2, table3
+from metricgrad.paper.protocols import PROTOCOLS
+from metricgrad.paper.tables import PaperTable, losses, table1, table2, table3
 from metricgrad.reporting.atomic import write_whole
-from metricgrad.reporting.markup import boxed, note, page, tag
+from metricgrad.reporting.html import render_page
+from metricgrad.reporting.plots import PALETTE, PANELS, inline_svg, plot_training
+from metricgrad.reporting.tables import ResultTable, Shown, as_html, result_frame
 
 TITLE = "Learning surrogate losses, reproduced"
-PARTS = {
-    "data": "Datasets",
-    "tables": "Tables",
-    "printed": "Against the paper",
-    "ranks": "Ranks",
-    "training": "Training",
-    "figures": "Figures",
-    "seconds": "Time",
-    "made": "How it was made",
-}
-WALK = (0, 2, 5, 10, 15, 20, 30, 40, 50, 60, 80, 100, 120)
-"""Rounds of Figure 2 that a page can show."""
+FIGURE2_ROUNDS = (0, 5, 15, 30, 120)
+"""Rounds of Figure 2 on the page."""
+SERIES_NUMBERS = {"sl-r": 0, "sl-s": 1, "sl-u": 2, "cross-entropy": 3}
+"""Numbers of the methods in the palette; others follow."""
+PAGE_POINTS, MIN_POINTS, MAX_POINTS = 75_000, 12, 60
+"""Points of training curves in all of a page, and in one curve."""
+RUN_TIPS = 12
+"""Places of a training chart that show values; there is a chart for every dataset and metric."""
 
 
 # ---- the report ----------------------------------------------------------------------------------------------------
@@ -51,17 +56,13 @@ WALK = (0, 2, 5, 10, 15, 20, 30, 40, 50, 60, 80, 100, 120)
 
 @dataclass(frozen=True)
 class _View:
-    """What is judged in one setting under one protocol."""
+    """The tables and rankings of one setting under one protocol."""
 
     place: int
     protocol: str
-    tables: tuple[Table, Table]
+    tables: tuple[PaperTable, PaperTable]
     modes: Ranking | None
-    rivals: Mapping[str, Ranking]
-
-    def block(self, *inside: str) -> str:
-        """Return markup that is shown only while its protocol and setting are chosen."""
-        return tag("div", *inside, data_protocol=self.protocol, data_setting=self.place)
+    baselines: Mapping[str, Ranking]
 
 
 def write_report(results: Store | str | Path, path: str | Path, *, figures: bool = True) -> int:
@@ -74,22 +75,36 @@ def write_report(results: Store | str | Path, path: str | Path, *, figures: bool
     path : path
         The page to write.
     figures : bool
-        Whether to draw the paper's Figures 1 and 2 as well; they need no records, and a few seconds.
+        Whether to draw the paper's Figures 1 and 2 as well; they need no records, but some seconds.
     """
     store = open_store(results)
     records = read_records(store)
     if not records:
         raise ValueError(f"results: expected records of trained models in {str(store.path)!r}, got none")
     settings = sorted(dict.fromkeys(r.setting for r in records), key=lambda s: -sum(r.setting == s for r in records))
-    drawn = (figure1(points=61), figure2(WALK)) if figures else (None, None)
-    text = page(
+    views = [_view(records, i, s, protocol) for i, s in enumerate(settings) for protocol in ("honest", "paper")]
+    numbers = series_numbers(record.method for record in records)
+    text = render_page(
+        "report.html",
         f"metricgrad: {TITLE.lower()}",
-        _body(records, settings, f"metricgrad report {store.path.parent.name}", figures),
         styles=("style.css", "report.css"),
-        scripts=("draw.js", "sort.js", "filter.js", "convergence.js", "figures.js"),
-        data=page_data(records, settings, *drawn),
+        scripts=("page.js", "sort.js", "filter.js", "charts.js"),
+        heading=TITLE,
+        facts=_facts(records),
+        findings=[(view.protocol, list(_findings(view))) for view in views if view.place == 0],
+        datasets=as_html(datasets_table(table1(records), page=True), id="table1"),
+        filters=_filters(views, settings),
+        blocks=[_block(view) for view in views],
+        noise=paper.PRINTED_NOISE,
+        training=training_charts(records, settings, numbers),
+        training_filters=_training_filters(records, settings),
+        picks=picks(numbers, {name: method_label(name) for name in numbers}),
+        figure1=_figure1() if figures else [],
+        figure2=_figure2() if figures else [],
+        seconds=[as_html(seconds_table([r for r in records if r.setting == s], s.title)) for s in settings],
+        made=how_it_was_made(records),
+        commands="\n".join([*_commands(records), f"metricgrad report {store.path.parent.name}"]),
     )
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, text)
     return len(records)
 
@@ -99,110 +114,181 @@ def _view(records: Sequence[Record], place: int, setting: Setting, protocol: str
     cells = losses(records, protocol, setting).values()
     methods = common_methods(cells, paper.MODES)
     modes = rank_methods(cells, methods) if len(methods) > 1 else None
-    rivals = {metric: rank_methods(third.rows(metric).values(), compared) for metric, compared in third.methods.items()}
-    return _View(place, protocol, (second, third), modes, {m: ranking for m, ranking in rivals.items() if ranking})
+    found = {m: rank_methods(third.complete_rows(m), compared) for m, compared in third.methods.items()}
+    return _View(place, protocol, (second, third), modes, {m: ranking for m, ranking in found.items() if ranking})
 
 
-def _body(records: Sequence[Record], settings: Sequence[Setting], again: str, figures: bool) -> str:
-    views = [_view(records, i, s, protocol) for i, s in enumerate(settings) for protocol in ("honest", "paper")]
-    inside = {
-        "data": datasets_table(table1(records)),
-        "tables": _tables(views, settings),
-        "printed": _printed(views),
-        "ranks": _ranks(views),
-        "training": training_panel(settings),
-        "figures": FIGURES if figures else "",
-        "seconds": "".join(seconds_table([r for r in records if r.setting == s], s.title) for s in settings),
-        "made": how_it_was_made(records, again),
-    }
-    parts = [name for name in PARTS if inside[name]]
-    links = "".join(tag("a", escape(PARTS[name]), href=f"#{name}") for name in parts)
-    sections = (tag("section", tag("h2", escape(PARTS[name])), inside[name], id=name) for name in parts)
-    return (
-        tag("header", tag("h1", TITLE), _headline(records, views))
-        + tag("nav", tag("div", links), aria_label="Parts")
-        + tag("main", *sections)
-    )
-
-
-def _headline(records: Sequence[Record], views: Sequence[_View]) -> str:
-    facts = {
+def _facts(records: Sequence[Record]) -> dict[str, str]:
+    return {
         "models trained": f"{len(records):,}",
         "datasets": f"{len({r.dataset for r in records})}",
         "methods": f"{len({r.method for r in records})}",
         "seeds": f"{len({r.seed for r in records})}",
         "hours of training": f"{sum(float(r.kept.get('seconds') or 0) for r in records) / 3600:,.1f}",
     }
-    cards = (tag("div", tag("dt", name), tag("dd", value)) for name, value in facts.items())
-    said = (
-        tag(
-            "div",
-            tag("h2", escape(f"Protocol {view.protocol}")),
-            *(tag("p", escape(s)) for s in _findings(view)),
-            class_="says",
-        )
-        for view in views
-        if view.place == 0
-    )
-    lead = "Models trained for the metric they are judged by, beside what the paper printed."
-    return tag("p", lead, class_="lead") + tag("dl", *cards, class_="facts") + tag("div", *said, class_="pair")
 
 
 def _findings(view: _View) -> Iterator[str]:
     for table in view.tables:
-        comparison = compare(table)
-        tally, partial = comparison.overall, sum(cell.dataset in table.subsets for cell in comparison.cells)
-        if tally.cells:
-            held = f" {partial} of these cells are of datasets held only in part." if partial else ""
-            yield (
-                f"Table {table.number}: at or below the printed loss in {tally.at_or_below} of {tally.cells} cells; "
-                f"better by more than noise in {tally.better}, worse in {tally.worse}.{held}"
-            )
+        cells = table.compared
+        if cells.empty:
+            continue
+        counts, partial = table.tally().iloc[0], int(cells["dataset"].isin(list(table.subsets)).sum())
+        part = f" {partial} of these cells are of datasets held only in part." if partial else ""
+        below = f"{counts['at or below']} of {counts['cells']}"
+        yield (
+            f"Table {table.number}: at or below the printed loss in {below} cells; better by more"
+            f" than noise in {counts['better']}, worse in {counts['worse']}.{part}"
+        )
     if view.modes:
-        ranks = ", ".join(f"{method_label(m)} {rank:.2f}" for m, rank in view.modes.ranks.items())
-        alike = " and ".join(", ".join(map(method_label, clique)) for clique in view.modes.cliques)
-        told = f"not told apart: {alike}" if alike else "all are told apart"
-        yield f"Mean ranks over {view.modes.cells} cells: {ranks}; {told}."
+        yield ranks_in_words(view.modes)
 
 
-def _tables(views: Sequence[_View], settings: Sequence[Setting]) -> str:
-    bar = filter_bar([table for view in views for table in view.tables], settings)
-    blocks = (
-        view.block(*(result_table(t, f"table{t.number}-{view.protocol}-{view.place}") for t in view.tables))
-        for view in views
-    )
-    return LEGEND + bar + "".join(blocks)
+def _filters(views: Sequence[_View], settings: Sequence[Setting]) -> dict[str, dict[str, str]]:
+    """Return the choices of every filter of the tables."""
+    tables = [table for view in views for table in view.tables]
+    methods = dict.fromkeys(k for table in tables for compared in table.methods.values() for k in compared)
+    every = {"": "all"}
+    return {
+        "protocol": {view.protocol: view.protocol for view in views} | {"": "both"},
+        "setting": _titles(settings),
+        "dataset": every | {d: dataset_label(d) for table in tables for d in table.datasets},
+        "metric": every | {m: metric_label(m) for m in paper.LOSSES},
+        "method": every | {k: method_label(k) for k in methods},
+    }
 
 
-def _printed(views: Sequence[_View]) -> str:
-    said = note(
-        "A difference is within noise if it is at most two standard errors of ours plus the noise of the printed "
-        f"tables, which is how far two printed runs of one loss lie apart: {NOISE['sl-u']} for SL-U, {NOISE['sl-s']} "
-        f"for SL-S, {NOISE['sl-r']:.4f} for SL-R and, for want of any other, for hand-made losses."
-    )
-    return said + "".join(view.block(*map(against_printed, view.tables)) for view in views)
+def _titles(settings: Sequence[Setting]) -> dict[str, str]:
+    return {str(i): setting.title for i, setting in enumerate(settings)}
 
 
-def _ranks(views: Sequence[_View]) -> str:
-    said = note(
-        "Cells are a dataset and a metric each. Pairs count as told apart only if Friedman's test, where there are "
-        "three or more methods, and Wilcoxon's after Holm's correction both say so. Cells of one dataset are not quite "
-        "independent, so p-values are a little too small."
-    )
-    blocks = (view.block(*_rank_blocks(view)) for view in views)
-    return said + "".join(blocks)
-
-
-def _rank_blocks(view: _View) -> Iterator[str]:
+def _block(view: _View) -> dict[str, Any]:
+    """Return what is shown while a protocol and a setting are chosen."""
     name = f"{view.protocol}-{view.place}"
     where = f"protocol {view.protocol}, {view.tables[0].setting.title}"
-    if view.modes:
-        yield rank_block(view.modes, "All metrics", where, f"ranks-{name}")
-    small = (
-        rank_block(ranking, f"Table 3: {metric_label(metric)}", where, f"ranks-{metric}-{name}")
-        for metric, ranking in view.rivals.items()
-    )
-    yield tag("div", *(tag("div", block) for block in small), class_="pair")
+    rankings = {"All metrics": (view.modes, f"ranks-{name}")} if view.modes else {}
+    small = {f"Table 3: {metric_label(m)}": (r, f"ranks-{m}-{name}") for m, r in view.baselines.items()}
+    return {
+        "protocol": view.protocol,
+        "setting": view.place,
+        "tables": [paper_table(table, f"table{table.number}-{name}") for table in view.tables],
+        "tallies": [
+            [as_html(tally_page_table(table, by), lead=where) for by in ("method", "dataset")]
+            for table in view.tables
+            if len(table.compared)
+        ],
+        "ranks": [_rank_block(ranking, title, where, id) for title, (ranking, id) in rankings.items() if ranking],
+        "pairs": [_rank_block(ranking, title, where, id) for title, (ranking, id) in small.items()],
+    }
+
+
+def paper_table(table: PaperTable, name: str) -> dict[str, Any]:
+    """Return Table 2 or 3 as HTML with its known problems; `name` is its id."""
+    explained = PROTOCOLS[table.protocol].explanation if table.protocol in PROTOCOLS else ""
+    lead = f"{explained} Means over {seed_count(table)}. {models_shown(table)}".strip()
+    shown = as_html(result_table(table, page=True), id=name, lead=lead, classes="sortable judged")
+    return {"html": shown, "notes": table.notes}
+
+
+def _rank_block(ranking: Ranking, title: str, where: str, name: str) -> dict[str, Any]:
+    friedman = "Friedman: {:.2f}, p = {:.2g}. ".format(*ranking.friedman) if ranking.friedman else ""
+    bars = f"Bars join methods that are not significantly different at {ranking.level:g}." if ranking.cliques else ""
+    return {
+        "title": title,
+        "svg": inline_svg(plot_ranks(ranking), name, f"{title}, {where}. {ranks_in_words(ranking)}"),
+        "caption": f"{friedman}Mean ranks over {ranking.cells} cells, {where}. {bars}",
+        "table": as_html(pairs_table(ranking, title)),
+    }
+
+
+# ---- training and figures ------------------------------------------------------------------------------------------
+
+
+def series_numbers(methods: Iterable[str]) -> dict[str, int]:
+    """Return the number in the palette of every method: fixed for some, the next free ones for the others."""
+    found = dict.fromkeys(methods)
+    others = [method for method in found if method not in SERIES_NUMBERS]
+    free = len(PALETTE) - len(SERIES_NUMBERS)
+    numbers = SERIES_NUMBERS | {method: len(SERIES_NUMBERS) + i % free for i, method in enumerate(others)}
+    return {method: numbers[method] for method in found}
+
+
+def training_charts(
+    records: Sequence[Record], settings: Sequence[Setting], numbers: Mapping[str, int]
+) -> list[dict[str, Any]]:
+    """Return a chart of training for every setting, dataset and metric, of first runs that stored their history."""
+    kept = [record for record in records if record.replicate == 0 and (record.kept.get("history") or {}).get("steps")]
+    most = min(MAX_POINTS, max(MIN_POINTS, PAGE_POINTS // max(1, 2 * len(kept))))
+    cells: dict[tuple[int, str, str], dict[str, list[pd.DataFrame]]] = {}
+    for record in kept:
+        place = settings.index(record.setting), record.dataset, record.metric
+        cells.setdefault(place, {}).setdefault(record.method, []).append(stored_history(record.kept["history"]))
+    charts = []
+    for i, ((setting, dataset, metric), runs) in enumerate(cells.items()):
+        figure = plot_training(runs, PANELS, numbers=numbers, thin=("validation",), points=most, tips=RUN_TIPS)
+        label = f"Training on {dataset_label(dataset)} for {metric_label(metric)}"
+        best = "; ".join(f"{method_label(k)} {_mean_best(own):.4f}" for k, own in runs.items())
+        choice = {"setting": str(setting), "dataset": dataset, "metric": metric}
+        caption = f"Least true validation loss: {best}."
+        charts.append({"choice": choice, "caption": caption, "svg": inline_svg(figure, f"training-{i}", label)})
+    return charts
+
+
+def stored_history(history: Mapping[str, Any]) -> pd.DataFrame:
+    """Return a stored history as a frame of steps, validation, loss and gap; NaN where nothing was measured."""
+    columns = {name: list(history.get(name) or ()) for name in ("steps", *PANELS)}
+    size = len(columns["steps"])
+    found = pd.DataFrame({name: (values + [None] * size)[:size] for name, values in columns.items()})
+    numbers: pd.DataFrame = found.apply(pd.to_numeric, errors="coerce").replace([math.inf, -math.inf], math.nan)
+    return numbers
+
+
+def _mean_best(runs: Sequence[pd.DataFrame]) -> float:
+    return float(pd.Series([run["validation"].min() for run in runs]).mean())
+
+
+def _training_filters(records: Sequence[Record], settings: Sequence[Setting]) -> dict[str, dict[str, str]]:
+    return {
+        "setting": _titles(settings),
+        "dataset": {record.dataset: dataset_label(record.dataset) for record in records},
+        "metric": {record.metric: metric_label(record.metric) for record in records},
+    }
+
+
+def _figure1() -> list[Markup]:
+    panels = figure1_panels(figure1(points=61))
+    return [inline_svg(figure, f"figure1-{name}", f"{metric_label(name)} loss, a surface") for name, figure in panels]
+
+
+def _figure2() -> list[Markup]:
+    panels = enumerate(figure2_panels(figure2(FIGURE2_ROUNDS)))
+    label = "Figure 2, {}".format
+    return [inline_svg(f, f"figure2-{i}", label(f.axes[0].get_title(loc="left")), legend=True) for i, f in panels]
+
+
+# ---- how it was made -----------------------------------------------------------------------------------------------
+
+
+def _commands(records: Sequence[Record]) -> list[str]:
+    return list(dict.fromkeys(str(record.kept["command"]) for record in records if record.kept.get("command")))
+
+
+def how_it_was_made(records: Sequence[Record]) -> dict[str, str]:
+    """Return dates, seeds, settings, commits and versions of all records."""
+    made = [record.kept.get("made_by") or {} for record in records]
+    dates = sorted({str(m["date"]) for m in made if m.get("date")})
+    named = sorted({(name, str(m[name])) for m in made for name in m if name not in ("commit", "date") and m[name]})
+    versions = [
+        f"{name} {' and '.join(v for _, v in group)}" for name, group in groupby(named, key=lambda pair: pair[0])
+    ]
+    facts = {
+        "Trained": " to ".join(dict.fromkeys((dates[0], dates[-1]))) if dates else "",
+        "Seeds": ", ".join(map(str, sorted({record.seed for record in records}))),
+        "Settings": "; ".join(dict.fromkeys(record.setting.title for record in records)),
+        "Commits": ", ".join(dict.fromkeys(str(m["commit"]) for m in made if m.get("commit"))),
+        "Versions": ", ".join(versions),
+    }
+    return {name: text for name, text in facts.items() if text}
 
 
 # ---- the page of the demo ------------------------------------------------------------------------------------------
@@ -211,35 +297,14 @@ def _rank_blocks(view: _View) -> Iterator[str]:
 def write_demo_page(
     path: Path, title: str, verdict: str, losses: Mapping[str, Mapping[str, float]], pictures: Mapping[str, Path]
 ) -> None:
-    """Write a page: which model was kept, metrics as people know them, one column a method, best in bold; pictures."""
-    figures = "".join(
-        f'<figure><img alt="{escape(caption)}" src="data:image/png;base64,'
-        f'{base64.b64encode(file.read_bytes()).decode()}"><figcaption>{escape(caption)}</figcaption></figure>'
-        for caption, file in pictures.items()
-    )
-    lead = "Test rows, looked at once. Same network, steps, split and exact threshold for every method."
-    body = (
-        f"<header><h1>{escape(title)}</h1><p>{lead}</p></header><main>{_metric_table(losses)}"
-        f"<p>{escape(verdict)}</p>{figures}</main>"
-    )
-    write_whole(path, page(title, body))
-
-
-def _metric_table(losses: Mapping[str, Mapping[str, float]]) -> str:
-    names = list(next(iter(losses.values())))
-    head = "".join(f"<th scope='col'>{escape(method)}</th>" for method in losses)
-    rows = "".join(_metric_row(name, [by[name] for by in losses.values()]) for name in names)
-    return boxed(
-        f"<table><thead><tr><th scope='col'>metric</th>{head}</tr></thead><tbody>{rows}</tbody></table>", "Test rows"
-    )
-
-
-def _metric_row(name: str, losses: list[float]) -> str:
-    metric = get_metric(name)
-    arrow = "higher is better" if metric.higher_is_better else "lower is better"
-    shown = [f"{metric.value(loss):.4f}" for loss in losses]
-    cells = [
-        f"<td>{'<strong>' if loss == min(losses) else ''}{text}{'</strong>' if loss == min(losses) else ''}</td>"
-        for text, loss in zip(shown, losses, strict=True)
-    ]
-    return f"<tr><th scope='row'>{escape(metric.label)} <small>({arrow})</small></th>{''.join(cells)}</tr>"
+    """Write a page: metrics by row, a column for each method, best in bold; which model was selected; pictures."""
+    rows = []
+    for name in next(iter(losses.values())):
+        metric, own = get_metric(name), [by[name] for by in losses.values()]
+        direction = "higher is better" if metric.higher_is_better else "lower is better"
+        cells = (Shown(f"{metric.value(loss):.4f}", best=loss == min(own)) for loss in own)
+        rows.append([Shown(metric.label, small=direction), *cells])
+    table = ResultTable("Test rows", result_frame(rows, ["metric", *losses]))
+    images = [(caption, base64.b64encode(file.read_bytes()).decode()) for caption, file in pictures.items()]
+    html = as_html(table, classes="")
+    write_whole(path, render_page("demo.html", title, table=html, verdict=verdict, images=images))

@@ -1,85 +1,50 @@
-"""Tables as data: the paper's three, filled from stored records, with what the paper printed beside every cell."""
+"""The paper's three tables from stored records, with the printed numbers beside ours, as frames."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, stdev
 from types import MappingProxyType
+from typing import Any
+
+import pandas as pd
 
 from metricgrad.evaluation.records import Record, Setting, read_records
 from metricgrad.evaluation.statistics import mean_ranks, wins
 from metricgrad.evaluation.store import Store
 from metricgrad.paper import printed as paper
 from metricgrad.paper.protocols import Protocol, get_protocol
-from metricgrad.paper.sources import SOURCES, PaperRow
+from metricgrad.paper.sources import SOURCES
 
 Results = Store | str | Path | Sequence[Record]
-Place = tuple[str, str, str]
-"""Where a cell is: dataset, metric, method."""
-UNLIKE: Mapping[str, tuple[str, ...]] = MappingProxyType({"honest": ("jaccard",)})
-"""Losses by protocol for which the printed number measures another thing, so that it can be shown, not compared."""
-SHARED: Mapping[str, tuple[str, ...]] = MappingProxyType(
+NOT_COMPARABLE: Mapping[str, tuple[str, ...]] = MappingProxyType({"honest": ("jaccard",)})
+"""Losses by protocol for which the paper measured another quantity: its number is shown, but not compared."""
+SHARED_PROBLEMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"paper": ("test-threshold", "floor", "accuracy", "mcc"), "honest": ("mcc",)}
 )
 """Footnotes by protocol that concern our cells as well as the printed ones."""
 
 
 @dataclass(frozen=True)
-class Cell:
-    """Mean test loss of one method over seeds; `mean` is None where nothing was run.
-
-    Parameters
-    ----------
-    mean, error : float, optional
-        Mean and its standard error; one seed has no error.
-    seeds : tuple of int
-        What the mean is over.
-    printed : float, optional
-        What the paper printed.
-    comparable : bool
-        Whether the printed number measures the same thing.
-    best : bool
-        Whether no method beside it loses less.
-    notes : tuple of str
-        Names of the footnotes that concern it.
-    preferred : int, optional
-        In how many of the seeds the model that followed the loss was the one kept, the other having followed
-        cross-entropy; None where that was not stored.
-    mixed : bool
-        Whether its seeds were run on different files of the dataset, or from different surrogates.
-    """
-
-    mean: float | None = None
-    error: float | None = None
-    seeds: tuple[int, ...] = ()
-    printed: float | None = None
-    comparable: bool = False
-    best: bool = False
-    notes: tuple[str, ...] = ()
-    preferred: int | None = None
-    mixed: bool = False
-
-
-@dataclass(frozen=True)
 class Note:
-    """A known problem of the paper that concerns a table; `ours` says whether our cells have it too."""
+    """A known problem of the paper that concerns a table; `ours` is whether our cells have it too."""
 
     name: str
     text: str
     ours: bool
 
 
-@dataclass(frozen=True)
-class Table:
+@dataclass(frozen=True, eq=False)
+class PaperTable:
     """Table 2 or 3 under one protocol and in one setting.
 
     Parameters
     ----------
     number : int
-        Of the paper's table.
+        2 or 3.
     protocol : str
         How models were scored.
     setting : Setting
@@ -88,16 +53,18 @@ class Table:
         The rows.
     methods : mapping
         For every metric, the methods that are compared.
-    cells : mapping
-        A cell for each dataset, metric and method.
+    frame : DataFrame
+        A row for each dataset, metric and method (its index), with the columns `mean` and `error` of the test loss over
+        `seeds`, the `printed` loss, whether it is `comparable`, the `verdict` on ours and whether that is
+        `at_or_below`, whether it is the `best` of its row, names of `notes`, in how many seeds the model that followed
+        the loss was `preferred` (NaN if unknown), and whether seeds are `mixed`: of different files or surrogates.
     subsets : mapping
-        What part was held of datasets that were not held whole.
+        What part was available of datasets that were not available in full.
     notes : tuple of Note
         Known problems of the paper that concern some cell.
     followed : bool
-        Whether the losses are of the models that followed their loss, as in the paper, their checkpoints chosen on
-        validation rows; else of the models that were kept, which may have followed cross-entropy: records of older
-        versions have no others.
+        Whether losses are of the models that followed their loss, as in the paper; else of the models that were
+        selected, which may have followed cross-entropy: records of older versions have no others.
     """
 
     number: int
@@ -105,94 +72,99 @@ class Table:
     setting: Setting
     datasets: tuple[str, ...]
     methods: Mapping[str, tuple[str, ...]]
-    cells: Mapping[Place, Cell] = field(repr=False, hash=False)
-    subsets: Mapping[str, str] = field(repr=False, hash=False)
+    frame: pd.DataFrame = field(repr=False)
+    subsets: Mapping[str, str] = field(repr=False)
     notes: tuple[Note, ...] = field(repr=False)
     followed: bool = True
 
     @property
     def title(self) -> str:
-        """What the table shows, under which protocol, in which setting."""
+        """Number, protocol and setting."""
         return f"Table {self.number}, protocol {self.protocol}, {self.setting.title}"
 
-    def preferred(self, metric: str | None, method: str, dataset: str | None = None) -> tuple[int, int]:
-        """Return in how many runs the model that followed the loss was the one kept, and of how many that is known."""
-        known = [
-            cell
-            for (row, loss, by), cell in self.cells.items()
-            if by == method and cell.preferred is not None and metric in (None, loss) and dataset in (None, row)
-        ]
-        return sum(cell.preferred or 0 for cell in known), sum(len(cell.seeds) for cell in known)
+    def cell(self, dataset: str, metric: str, method: str) -> Any:
+        """Return one row of the frame."""
+        return self.frame.loc[(dataset, metric, method), :]
 
     @property
-    def mixed(self) -> tuple[Place, ...]:
-        """Cells whose seeds were not run on the same data from the same surrogate."""
-        return tuple(place for place, cell in self.cells.items() if cell.mixed)
+    def compared(self) -> pd.DataFrame:
+        """The cells that can be compared with a printed one; dataset, metric and method are columns."""
+        cells: pd.DataFrame = self.frame[self.frame["verdict"] != ""].reset_index()
+        return cells
 
-    def rows(self, metric: str) -> dict[str, dict[str, float]]:
-        """Return, for a metric, the losses by method of every dataset in which all methods were run."""
-        methods, found = self.methods[metric], {}
-        for dataset in self.datasets:
-            means = {method: self.cells[dataset, metric, method].mean for method in methods}
-            there = {method: mean for method, mean in means.items() if mean is not None}
-            if len(there) == len(methods):
-                found[dataset] = there
-        return found
+    def tally(self, by: str | None = None) -> pd.DataFrame:
+        """Count cells and verdicts, by method, dataset or metric, or of all."""
+        cells = self.compared
+        counts = pd.DataFrame({"cells": True, "at or below": cells["at_or_below"]}, index=cells.index).astype(int)
+        for verdict in paper.VERDICTS:
+            counts[verdict] = (cells["verdict"] == verdict).astype(int)
+        sums: pd.DataFrame = counts.groupby(cells[by] if by else ["all"] * len(cells), sort=False).sum()
+        return sums
+
+    def preferred(self, metric: str | None, method: str, dataset: str | None = None) -> tuple[int, int]:
+        """Return in how many runs the model that followed the loss was preferred, and of how many that is known."""
+        known = self.frame[self.frame["preferred"].notna()].reset_index()
+        known = known[known["method"] == method]
+        for column, value in (("metric", metric), ("dataset", dataset)):
+            known = known if value is None else known[known[column] == value]
+        return int(known["preferred"].sum()), int(known["seeds"].map(len).sum())
+
+    @property
+    def mixed(self) -> tuple[tuple[str, str, str], ...]:
+        """Cells whose seeds were not run on the same data from the same surrogate."""
+        return tuple(self.frame.index[self.frame["mixed"]])
+
+    def complete_rows(self, metric: str) -> list[dict[str, float]]:
+        """Return mean losses of a metric by method, for each dataset in which every method was run."""
+        means = self.frame["mean"].xs(metric, level="metric").unstack("method")
+        rows = means.reindex(index=list(self.datasets), columns=list(self.methods[metric])).dropna()
+        return [dict(zip(self.methods[metric], row, strict=True)) for row in rows.to_numpy().tolist()]
 
     @property
     def counted(self) -> dict[str, int]:
         """In how many datasets every method was run, by metric."""
-        return {metric: len(self.rows(metric)) for metric in self.methods}
+        return {metric: len(self.complete_rows(metric)) for metric in self.methods}
 
     @property
     def ranks(self) -> dict[str, dict[str, float]]:
         """Mean ranks by metric and method, over those datasets."""
-        return {metric: mean_ranks(self.rows(metric).values()) for metric, n in self.counted.items() if n}
+        return {metric: mean_ranks(self.complete_rows(metric)) for metric, n in self.counted.items() if n}
 
     @property
     def wins(self) -> dict[str, dict[str, float]]:
-        """Cells won by metric and method, over those datasets."""
-        return {metric: wins(self.rows(metric).values()) for metric, n in self.counted.items() if n}
+        """Number of datasets won by metric and method, over those datasets."""
+        return {metric: wins(self.complete_rows(metric)) for metric, n in self.counted.items() if n}
 
 
-@dataclass(frozen=True)
-class DataRow:
-    """A row of Table 1: a dataset as it was held when models were trained, and as the paper prints it."""
-
-    dataset: str
-    title: str
-    rows: int | None
-    positive_share: float | None
-    subset: str | None
-    printed: PaperRow | None
-    notes: tuple[str, ...]
+# ---- from records to frames ----------------------------------------------------------------------------------------
 
 
-def table1(results: Results) -> list[DataRow]:
-    """Return what is kept of the datasets of the records; one held in two ways has two rows.
+def table1(results: Results) -> pd.DataFrame:
+    """Return the datasets of the records as they were available, and as printed; two versions of one have two rows.
 
     Parameters
     ----------
     results : Store, path or records
         Where the records are.
     """
-    found: dict[DataRow, None] = {}
+    rows: dict[tuple[Any, ...], None] = {}
     for record in _records(results):
-        parts = (record.kept.get("rows") or {}).values()
-        share = record.kept.get("positive_share")
-        source = SOURCES.get(record.dataset)
-        row = DataRow(
-            record.dataset,
-            source.title if source else record.dataset,
-            sum(parts) if parts else None,
-            None if share is None else float(share),
-            record.subset,
-            paper.TABLE1.get(record.dataset),
-            tuple(note.name for note in paper.footnotes(1, record.dataset)),
-        )
-        found[row] = None
-    order = _ordered({row.dataset for row in found})
-    return sorted(found, key=lambda row: order.index(row.dataset))
+        parts, share = (record.kept.get("rows") or {}).values(), record.kept.get("positive_share")
+        source, printed = SOURCES.get(record.dataset), paper.TABLE1.get(record.dataset)
+        row = {
+            "dataset": record.dataset,
+            "title": source.title if source else record.dataset,
+            "rows": sum(parts) if parts else None,
+            "positive_share": None if share is None else float(share),
+            "subset": record.subset,
+            "printed_rows": printed.rows if printed else None,
+            "printed_share": printed.positive_share if printed else None,
+        }
+        rows[tuple(row.items())] = None
+    order = _ordered({row[0][1] for row in rows})
+    found = sorted(map(dict, rows), key=lambda row: order.index(row["dataset"]))
+    frame: pd.DataFrame = pd.DataFrame(found, dtype=object)
+    return frame
 
 
 def table2(
@@ -200,7 +172,7 @@ def table2(
     protocol: Protocol | str = "honest",
     setting: Setting | None = None,
     datasets: Collection[str] | None = None,
-) -> Table:
+) -> PaperTable:
     """Return Table 2: the universal, the refined and the from-scratch surrogate under the seven losses.
 
     Parameters
@@ -210,7 +182,7 @@ def table2(
     protocol : Protocol or str
         How models are scored.
     setting : Setting, optional
-        How they were trained; may be left out where the records have but one.
+        How they were trained; may be omitted if the records have only one.
     datasets : collection of str, optional
         The rows. By default all of the paper's if there is a record of any, then the others there are records of.
     """
@@ -223,7 +195,7 @@ def table3(
     protocol: Protocol | str = "honest",
     setting: Setting | None = None,
     datasets: Collection[str] | None = None,
-) -> Table:
+) -> PaperTable:
     """Return Table 3: the refined surrogate against the hand-made losses of four metrics.
 
     Parameters
@@ -231,13 +203,14 @@ def table3(
     results, protocol, setting, datasets
         As for `table2`.
     """
-    return _table(3, _records(results), get_protocol(protocol), setting, datasets, dict(paper.RIVALS), paper.TABLE3)
+    methods = dict(paper.TABLE3_METHODS)
+    return _table(3, _records(results), get_protocol(protocol), setting, datasets, methods, paper.TABLE3)
 
 
 def losses(
     results: Results, protocol: Protocol | str, setting: Setting | None = None
 ) -> dict[tuple[str, str], dict[str, float]]:
-    """Return the mean loss of every method in every dataset and metric there are records of: cells to rank over.
+    """Return the mean loss of every method for every dataset and metric there are records of: cells to rank over.
 
     Parameters
     ----------
@@ -245,17 +218,15 @@ def losses(
         As for `table2`.
     """
     protocol, records = get_protocol(protocol), _of_setting(_records(results), setting)
-    index, followed = _index(records), _knows_followed(records)
-    asked = dict.fromkeys((r.dataset, m, r.method) for r in records for m in (r.metric, *protocol.instead))
+    index, followed = _index(records), all(record.knows_followed for record in records)
+    places = dict.fromkeys((r.dataset, m, r.method) for r in records for m in (r.metric, *protocol.instead))
     found: dict[tuple[str, str], dict[str, float]] = {}
-    for dataset, metric, method in asked:
+    for dataset, metric, method in places:
         seen = _by_seed(index, protocol, (dataset, metric, method), followed)
         if seen:
             found.setdefault((dataset, metric), {})[method] = fmean(loss for loss, _ in seen.values())
     return found
 
-
-# ---- from records to cells -----------------------------------------------------------------------------------------
 
 Index = Mapping[tuple[str, str, str, int], Mapping[int, Record]]
 """Records by seed, by dataset, trained metric, method and replicate."""
@@ -266,7 +237,7 @@ def _records(results: Results) -> Sequence[Record]:
 
 
 def _of_setting(records: Sequence[Record], setting: Setting | None) -> list[Record]:
-    """Return the records of one setting, so that models trained differently never meet in a table."""
+    """Return the records of one setting, so that models trained differently never share a table."""
     there = list(dict.fromkeys(record.setting for record in records))
     known = "; ".join(s.title for s in there) or "there is none"
     if setting is None and len(there) != 1:
@@ -285,16 +256,11 @@ def _index(records: Iterable[Record]) -> Index:
     return index
 
 
-def _knows_followed(records: Iterable[Record]) -> bool:
-    """Whether every record has the losses of the model that followed the loss."""
-    return all(record.knows_followed for record in records)
-
-
 Seen = Mapping[int, tuple[float, Record]]
 """Losses of a cell by seed, each with its record."""
 
 
-def _by_seed(index: Index, protocol: Protocol, place: Place, followed: bool) -> Seen:
+def _by_seed(index: Index, protocol: Protocol, place: tuple[str, str, str], followed: bool) -> Seen:
     """Return the losses of a cell by seed; a metric measured as another one reads the second run of that one."""
     dataset, metric, method = place
     replaced = metric in protocol.instead
@@ -305,71 +271,72 @@ def _by_seed(index: Index, protocol: Protocol, place: Place, followed: bool) -> 
 
 
 def _ordered(datasets: Collection[str]) -> list[str]:
-    """Put the paper's datasets first, in its order."""
+    """Return the paper's datasets first, in its order, then the others by name."""
     return [*(d for d in paper.TABLE1 if d in datasets), *sorted(d for d in datasets if d not in paper.TABLE1)]
 
 
 def _table(
-    number: int,
+    table: int,
     records: Sequence[Record],
     protocol: Protocol,
     setting: Setting | None,
     datasets: Collection[str] | None,
     methods: Mapping[str, tuple[str, ...]],
     printed: paper.Cells,
-) -> Table:
+) -> PaperTable:
     records = _of_setting(records, setting)
     there = {record.dataset for record in records}
     rows = _ordered(datasets or there | (set(paper.TABLE1) if there & set(paper.TABLE1) else set()))
-    index, followed = _index(records), _knows_followed(records)
-    cells: dict[Place, Cell] = {}
+    index, followed = _index(records), all(record.knows_followed for record in records)
+    cells: dict[tuple[str, str, str], dict[str, Any]] = {}
     for dataset in rows:
         for metric, compared in methods.items():
-            seen = {method: _by_seed(index, protocol, (dataset, metric, method), followed) for method in compared}
             beside = printed.get(dataset, {}).get(metric, {})
-            comparable = metric not in UNLIKE.get(protocol.name, ())
-            for method, cell in _compared(seen).items():
-                notes = tuple(note.name for note in paper.footnotes(number, dataset, metric, method))
-                cells[dataset, metric, method] = replace(
-                    cell,
-                    printed=beside.get(method),
-                    comparable=comparable and method in beside,
-                    notes=notes if method in beside else (),
-                )
-    return Table(
-        number,
-        protocol.name,
-        records[0].setting,
-        tuple(rows),
-        MappingProxyType(dict(methods)),
-        MappingProxyType(cells),
-        MappingProxyType(_subsets(records, rows)),
-        _notes(number, cells, protocol),
-        followed,
+            comparable = metric not in NOT_COMPARABLE.get(protocol.name, ())
+            own = {k: _cell(k, _by_seed(index, protocol, (dataset, metric, k), followed)) for k in compared}
+            means = [cell["mean"] for cell in own.values() if not math.isnan(cell["mean"])]
+            for method, cell in own.items():
+                cell["best"] = len(means) > 1 and cell["mean"] == min(means)
+                problems = paper.footnotes(table, dataset, metric, method) if method in beside else []
+                cell["notes"] = tuple(problem.name for problem in problems)
+                cell |= _against(method, cell, beside.get(method, math.nan), comparable)
+                cells[dataset, metric, method] = cell
+    frame = pd.DataFrame(
+        list(cells.values()), index=pd.MultiIndex.from_tuples(cells, names=["dataset", "metric", "method"])
     )
+    notes = _notes(table, frame, protocol)
+    subsets = _subsets(records, rows)
+    return PaperTable(table, protocol.name, records[0].setting, tuple(rows), methods, frame, subsets, notes, followed)
 
 
-def _compared(seen: Mapping[str, Seen]) -> dict[str, Cell]:
-    """Return the cells of methods beside each other, from their losses by seed; the best of several is marked."""
-    means = {method: fmean(loss for loss, _ in by_seed.values()) for method, by_seed in seen.items() if by_seed}
-    least = min(means.values()) if len(means) > 1 else None
-    cells = {}
-    for method, by_seed in seen.items():
-        mean, values = means.get(method), [loss for loss, _ in by_seed.values()]
-        verdicts = [record.verdict for _, record in by_seed.values()]
-        cells[method] = Cell(
-            mean,
-            stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None,
-            tuple(by_seed),
-            best=mean is not None and mean == least,
-            preferred=verdicts.count(True) if verdicts and None not in verdicts and method in paper.MODES else None,
-            mixed=len({record.sources for _, record in by_seed.values()}) > 1,
-        )
-    return cells
+def _cell(method: str, seen: Seen) -> dict[str, Any]:
+    """Return the columns of a cell that follow from its own runs."""
+    values, verdicts = [loss for loss, _ in seen.values()], [record.verdict for _, record in seen.values()]
+    known = bool(verdicts) and None not in verdicts and method in paper.MODES
+    return {
+        "mean": fmean(values) if values else math.nan,
+        "error": stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.nan,
+        "seeds": tuple(seen),
+        "preferred": float(verdicts.count(True)) if known else math.nan,
+        "mixed": len({record.sources for _, record in seen.values()}) > 1,
+    }
+
+
+def _against(method: str, cell: Mapping[str, Any], printed: float, comparable: bool) -> dict[str, Any]:
+    """Return the columns of a cell that compare it with the printed one."""
+    comparable = comparable and not math.isnan(printed)
+    compared = comparable and not math.isnan(cell["mean"])
+    error = 0.0 if math.isnan(cell["error"]) else cell["error"]
+    return {
+        "printed": printed,
+        "comparable": comparable,
+        "verdict": paper.verdict(method, cell["mean"], error, printed) if compared else "",
+        "at_or_below": compared and round(cell["mean"], paper.PRINTED_DIGITS) <= printed,
+    }
 
 
 def _subsets(records: Iterable[Record], rows: Iterable[str]) -> dict[str, str]:
-    """Return what part was held of each dataset that some model was not trained on the whole of."""
+    """Return what part was available of each dataset that some model was not trained on in full."""
     parts: dict[str, dict[str, None]] = {}
     for record in records:
         parts.setdefault(record.dataset, {})[record.subset or "the whole"] = None
@@ -377,15 +344,12 @@ def _subsets(records: Iterable[Record], rows: Iterable[str]) -> dict[str, str]:
     return {dataset: part for dataset, part in held.items() if part not in ("", "the whole")}
 
 
-def _notes(number: int, cells: Mapping[Place, Cell], protocol: Protocol) -> tuple[Note, ...]:
+def _notes(table: int, frame: pd.DataFrame, protocol: Protocol) -> tuple[Note, ...]:
     """Return the known problems that concern a printed cell, or one of ours that is scored as the paper's were."""
-    shared = SHARED.get(protocol.name, ())
+    shared = SHARED_PROBLEMS.get(protocol.name, ())
+    printed, run = frame.index[frame["printed"].notna()], frame.index[frame["mean"].notna()]
     return tuple(
         Note(note.name, note.text, note.name in shared)
         for note in paper.FOOTNOTES
-        if any(
-            (cell.printed is not None or (cell.mean is not None and note.name in shared))
-            and note.concerns(number, *place)
-            for place, cell in cells.items()
-        )
+        if any(note.concerns(table, *place) for place in (*printed, *(run if note.name in shared else ())))
     )

@@ -1,27 +1,26 @@
-"""Progress bars for long work, in a terminal or a notebook."""
+"""Progress of long work: bars in a terminal or a notebook, and training rounds as numbers for a logger."""
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from html import escape
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from rich.progress import BarColumn, Progress, TaskID, TimeElapsedColumn, TimeRemainingColumn
 
-from metricgrad.reporting.markup import tag
-from metricgrad.reporting.screen import PlainColumn, Screen
+from metricgrad.reporting.html import progress_bar
+from metricgrad.reporting.terminal import PlainColumn, Screen
 
 if TYPE_CHECKING:
     from metricgrad.metrics.registry import Metric
     from metricgrad.training.trainer import Round
 
-
-PAUSE = 0.2
-"""Seconds between two looks of a notebook at its bars."""
+NOTEBOOK_INTERVAL = 0.2
+"""Seconds between two updates of the bars of a notebook."""
 
 
 @dataclass
@@ -35,11 +34,9 @@ class _Task:
     begun: float = field(default_factory=time.perf_counter)
 
     def markup(self) -> str:
-        """Return the bar, what it stands for, and how long it took."""
-        seconds = time.perf_counter() - self.begun
-        bar = tag("progress", value=self.completed, max=self.total, style="width:14em;vertical-align:middle")
-        counts = f"{self.completed:,}/{self.total:,}, {seconds:.0f} s {self.note}"
-        return tag("div", escape(self.what), " ", bar, " ", escape(counts), style="font:13px system-ui,sans-serif")
+        """Return the bar with its label, its counts and the elapsed seconds."""
+        counts = f"{self.completed:,}/{self.total:,}, {time.perf_counter() - self.begun:.0f} s {self.note}"
+        return progress_bar(self.what, self.completed, self.total, counts)
 
 
 class NotebookBars:
@@ -68,7 +65,7 @@ class NotebookBars:
         """Change a bar."""
         for name, value in changes.items():
             setattr(self.tasks[task], name, value)
-        self._show(PAUSE)
+        self._show(NOTEBOOK_INTERVAL)
 
     def _show(self, pause: float = 0.0) -> None:
         from IPython.display import HTML, display
@@ -84,7 +81,7 @@ class NotebookBars:
 
 
 def bar(transient: bool = False) -> Progress | NotebookBars:
-    """Return a bar on stderr that says what is done, how much of it, and how long it takes yet; nothing in a file."""
+    """Return a bar on stderr with counts, elapsed and remaining time; it shows nothing if stderr is a file."""
     screen = Screen(stderr=True)
     if screen.is_jupyter:
         return NotebookBars(transient)
@@ -98,13 +95,13 @@ def bar(transient: bool = False) -> Progress | NotebookBars:
         console=screen,
         transient=transient,
         disable=not screen.is_terminal,
-        redirect_stdout=sys.stdout.isatty(),  # lines go above the bar on a screen, but stay on stdout if it is a file
+        redirect_stdout=sys.stdout.isatty(),  # printed lines go above the bar, unless stdout is a file
     )
 
 
 @contextmanager
 def work_bar() -> Iterator[Callable[[str, int, int], None]]:
-    """Show a bar for every kind of work reported as `report(what, done, total)`; they go when it is over."""
+    """Show a bar for every kind of work reported as `report(what, done, total)`, and remove them in the end."""
     with bar(transient=True) as progress:
         tasks: dict[str, TaskID] = {}
 
@@ -117,7 +114,7 @@ def work_bar() -> Iterator[Callable[[str, int, int], None]]:
 
 
 def shown_rounds(rounds: Iterator[Round], metric: Metric, title: str = "training") -> Iterator[Round]:
-    """Pass rounds on and show them live, with the true metric on validation rows as people know it."""
+    """Yield the rounds and show their progress, with the value of the metric on validation rows."""
     with bar() as progress:
         tasks: dict[str, TaskID] = {}
         for done in rounds:
@@ -127,3 +124,36 @@ def shown_rounds(rounds: Iterator[Round], metric: Metric, title: str = "training
             if done.validation == done.validation:
                 progress.update(tasks[done.phase], note=f"validation {metric.shown(done.validation)}")
             yield done
+
+
+def scalars(done: Round) -> dict[str, float]:
+    """Return the finite measurements of a training round by name; `done.steps` is the step to log them at.
+
+    Parameters
+    ----------
+    done : Round
+        What the callback of `MetricClassifier(callback=...)` receives.
+
+    Returns
+    -------
+    dict
+        Finite numbers: always `loss` and `seconds`; `validation` if the round was validated; `gap` and `trust` if a
+        surrogate was trained.
+
+    Examples
+    --------
+    Any logger takes them in a line. MLflow: `callback=lambda done: mlflow.log_metrics(scalars(done), done.steps)`;
+    W&B: `callback=lambda done: run.log(scalars(done), step=done.steps)`.
+
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from metricgrad import MetricClassifier, Recipe
+    >>> kept = []
+    >>> model = MetricClassifier(
+    ...     model="linear", recipe=Recipe(warmup=3, rounds=0), callback=lambda done: kept.append(scalars(done))
+    ... )
+    >>> _ = model.fit(*load_breast_cancer(return_X_y=True))
+    >>> [sorted(numbers) for numbers in kept]
+    [['loss', 'seconds', 'validation']]
+    """
+    measured = {field.name: getattr(done, field.name) for field in fields(done)}
+    return {name: value for name, value in measured.items() if isinstance(value, float) and math.isfinite(value)}

@@ -29,3 +29,15 @@ byId("clear").addEventListener("click", () => {
   filter();
 });
 filter();
+
+/* Of several charts, the one that fits every select is shown. */
+all("[data-chooser]").forEach((chooser) => {
+  const selects = all("select", chooser), charts = all(".chosen", chooser);
+  const fits = (chart) => selects.every((select) => chart.getAttribute(`data-choice-${select.name}`) === select.value);
+  const choose = () => {
+    charts.forEach((chart) => { chart.hidden = !fits(chart); });
+    chooser.querySelector("[data-nothing]").hidden = charts.some(fits);
+  };
+  selects.forEach((select) => select.addEventListener("input", choose));
+  choose();
+});
