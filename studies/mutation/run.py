@@ -1,6 +1,6 @@
 """Mutation testing: which small faults in the numeric modules do the tests let pass?
 
-    python studies/mutation/run.py [MODULE ...] [--survivors] [--sample N]
+    python -m studies.mutation.run [MODULE ...] [--survivors] [--sample N]
 
 Every mutant is tested in a fork of this process, which has the heavy packages imported but not metricgrad. Outcomes
 are appended to results/mutation.jsonl, so that a second run goes on where the first one stopped; a mutant is tested
@@ -32,7 +32,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-from mutants import Mutant, mutants
+from studies.mutation.mutants import Mutant, mutants
 
 ROOT = Path(__file__).parents[2]
 LOG, SUMMARY = ROOT / "results" / "mutation.jsonl", ROOT / "results" / "mutation.json"
@@ -69,7 +69,7 @@ HEAVY = [
 ]
 EXAMPLES = {"few": 15, "many": 60}
 """Of each property: for every mutant, and for those that survive the first."""
-COMMAND = "python studies/mutation/run.py"
+COMMAND = "python -m studies.mutation.run"
 SEED, SAMPLE, LINES = 0, 60, 150
 """Modules of fewer lines are tested in full; of longer ones this many mutants are drawn."""
 CPU_SECONDS, WALL_SECONDS, MEMORY = 120, 1_800, 12 << 30

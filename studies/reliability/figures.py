@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from reliability.verdicts import REFUSED, UNCLEAN, USED
+from studies.reliability.verdicts import REFUSED, UNCLEAN, USED
 
 STORED = Path(__file__).parents[2] / "results" / "reliability.json"
 SHOWN, LONGEST = 5, 500

@@ -1,4 +1,4 @@
-"""Fuzz the metrics against their oracles and store the figures: PYTHONPATH=studies python -m reliability.fuzz
+"""Fuzz the metrics against their oracles and store the figures: python -m studies.reliability.fuzz
 
 The examples are spread over all properties of tests/metrics/test_metrics_oracles.py. Each property is written down
 when it is done, so that after a stop the same command goes on with the others.
@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from metricgrad.provenance import provenance
-from reliability import figures
-from reliability.workers import Journal
+from studies.reliability import figures
+from studies.reliability.workers import Journal
 
 ROOT = Path(__file__).parents[2]
 TESTS = "tests/metrics/test_metrics_oracles.py"
@@ -56,7 +56,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Return what the command takes."""
-    found = argparse.ArgumentParser(prog="python -m reliability.fuzz", description=__doc__)
+    found = argparse.ArgumentParser(prog="python -m studies.reliability.fuzz", description=__doc__)
     found.add_argument("--examples", type=int, default=EXAMPLES, help="in all")
     found.add_argument("--seed", type=int, default=0)
     found.add_argument("--work", type=Path, default=ROOT / "build" / "reliability", help="for the journal")
@@ -72,7 +72,7 @@ def journal_of(asked: argparse.Namespace) -> Journal:
         digest.update(path.read_bytes())
     head = {
         "key": [digest.hexdigest(), asked.seed, asked.examples],
-        "command": f"python -m reliability.fuzz --examples={asked.examples}",
+        "command": f"python -m studies.reliability.fuzz --examples={asked.examples}",
         "seed": asked.seed,
         "made_by": provenance(),
     }

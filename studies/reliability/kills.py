@@ -29,9 +29,9 @@ from metricgrad.paper.formats import Layout, read_parquet
 from metricgrad.paper.report import write_report
 from metricgrad.paper.sources import File, Source
 from metricgrad.tabular.batch_predict import write_predictions
-from reliability.tables import save_models, small_table
-from reliability.verdicts import UNCLEAN, USED, Verdict
-from reliability.workers import as_record
+from studies.reliability.tables import save_models, small_table
+from studies.reliability.verdicts import UNCLEAN, USED, Verdict
+from studies.reliability.workers import as_record
 
 CASES, SECONDS, PEAK_MB = 180, 60.0, 1_024
 """How many cases, and the most seconds and memory one may take."""

@@ -1,4 +1,4 @@
-"""Write docs/reliability.md from results/reliability.json: PYTHONPATH=studies python -m reliability.page"""
+"""Write docs/reliability.md from results/reliability.json: python -m studies.reliability.page"""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from reliability import figures
-from reliability.verdicts import REFUSED, UNCLEAN, USED
+from studies.reliability import figures
+from studies.reliability.verdicts import REFUSED, UNCLEAN, USED
 
 PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
 Record = Mapping[str, Any]

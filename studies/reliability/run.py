@@ -1,4 +1,4 @@
-"""Attack metricgrad and store the figures: PYTHONPATH=studies python -m reliability.run [PART ...], or `make attack`.
+"""Attack metricgrad and store the figures: python -m studies.reliability.run [PART ...], or `make attack`.
 
 Every case is written down as it is done, so that a stop loses nothing and the same command goes on from there.
 """
@@ -26,9 +26,9 @@ from rich.console import Console
 from rich.table import Table
 
 from metricgrad.provenance import provenance
-from reliability import figures, folders, growth, inputs, kills, servers, specs
-from reliability.verdicts import REFUSED, UNCLEAN, USED
-from reliability.workers import Job, Journal, run_jobs
+from studies.reliability import figures, folders, growth, inputs, kills, servers, specs
+from studies.reliability.verdicts import REFUSED, UNCLEAN, USED
+from studies.reliability.workers import Job, Journal, run_jobs
 
 PARTS: dict[str, ModuleType] = {
     "growth": growth,
@@ -65,7 +65,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Return what the command takes."""
-    found = argparse.ArgumentParser(prog="python -m reliability.run", description=__doc__)
+    found = argparse.ArgumentParser(prog="python -m studies.reliability.run", description=__doc__)
     found.add_argument("parts", nargs="*", metavar="PART", type=_part, help=", ".join(PARTS))
     found.add_argument("--cases", type=int, help="at most so many cases of each part")
     found.add_argument("--case", type=int, help="one case only, in this process, to see why it is not clean")
@@ -91,7 +91,7 @@ def journal(name: str, asked: argparse.Namespace, wanted: int, fresh: bool) -> J
     words = [name, *(f"--{key}={getattr(asked, key)}" for key in ("cases", "seed") if getattr(asked, key))]
     head = {
         "key": [source_hash(), asked.seed, wanted],
-        "command": shlex.join(["python", "-m", "reliability.run", *words]),
+        "command": shlex.join(["python", "-m", "studies.reliability.run", *words]),
         "seed": asked.seed,
         "made_by": provenance(),
     }
@@ -218,7 +218,7 @@ def show(records: dict[str, dict[str, Any]]) -> None:
     Console().print(table)
     for name, record in records.items():
         for example in record["examples"]:
-            again = f"python -m reliability.run {name} --seed {record['seed']} --case {example['case']}"
+            again = f"python -m studies.reliability.run {name} --seed {record['seed']} --case {example['case']}"
             print(f"{again}: {example['kind']} {example['detail']}".replace("\x1b", "?")[:400])
 
 

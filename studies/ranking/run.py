@@ -1,0 +1,200 @@
+"""Does it rank better? SL-R against RankNet, ListNet, LambdaRank and LightGBM's lambdarank, on held-out queries.
+
+Two public tables of queries, four metrics, two models, five seeds. Queries are split 60/20/20, and those whose
+documents all have one grade are left out, for they tell nothing. Every loss has the same steps and the same start, and
+its checkpoint (LightGBM: its number of trees) is chosen on the validation queries by the metric it is judged by. Every
+run is stored as it is done; run again to continue.
+
+    METRICGRAD_DATA=... python benchmarks/ranking.py [--seeds 5] [--datasets mq2008] [--report]
+
+Writes docs/ranking.md from what is stored in the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import lightgbm
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from metricgrad.estimators.metric_estimator import make_loss
+from metricgrad.estimators.queries import members, queries_of
+from metricgrad.evaluation.store import Store
+from metricgrad.losses.ranking import QUERY_LOSSES
+from metricgrad.metrics.registry import Metric, get_metric
+from metricgrad.reporting.progress import work_bar
+from metricgrad.training.data import Rows, centre_and_scale, scaled
+from metricgrad.training.networks import build_model
+from metricgrad.training.recipe import Recipe, get_recipe
+from metricgrad.training.selection import Selection, loss_of, scores_of
+from metricgrad.training.splits import split
+from metricgrad.training.trainer import train
+from studies.ranking.page import PAGE, RESULTS, page
+
+DATASETS = ("mq2008", "lambdarank_example")
+METRICS = ("ndcg(10)", "map", "mrr", "err(4)")
+RATES = {"linear": 0.01, "mlp": 0.001}
+"""Of the model's optimizer, for every method."""
+TREES = "lightgbm"
+METHODS = ("sl-r", *QUERY_LOSSES, TREES)
+FIRST_SEED = 100
+"""Seeds no choice was made on."""
+MOST, LEAF = 300, 0.05
+"""Trees at most, and how much of a leaf is taken."""
+
+
+class Parts(NamedTuple):
+    """Queries to train on, to choose on and to judge by."""
+
+    train: Rows
+    validation: Rows
+    test: Rows
+
+
+def parts_of(dataset: str, seed: int, folder: Path) -> Parts:
+    """Read a table and split its telling queries; features are scaled by those that are not judged."""
+    table = pd.read_parquet(folder / f"{dataset}.parquet")
+    grades = table["target"].to_numpy(np.float32)
+    queries = [rows for rows in queries_of(len(table), qid=table["query"]) if np.ptp(grades[rows])]
+    chosen = split(np.zeros(len(queries)), seed, test=0.2, validation=0.25)
+    X = table.drop(columns=["query", "target"]).to_numpy(np.float32)
+    known = np.concatenate([queries[number] for number in (*chosen.train, *chosen.validation)])
+    x = scaled(X, *centre_and_scale(X[known], None))
+    return Parts(
+        *(_rows(x, grades, [queries[n] for n in own]) for own in (chosen.train, chosen.validation, chosen.test))
+    )
+
+
+def _rows(x: np.ndarray, grades: np.ndarray, queries: list[np.ndarray]) -> Rows:
+    places = np.concatenate(queries)
+    own = members(queries_of(len(places), group=[len(query) for query in queries]))
+    return Rows(torch.as_tensor(x[places]), torch.as_tensor(grades[places]), None, torch.as_tensor(own))
+
+
+class Guards(Selection):
+    """A guard for each of several metrics, so that a loss made by hand is followed once for all of them."""
+
+    def __init__(self, validation: Rows, metrics: list[Metric], recipe: Recipe) -> None:
+        super().__init__(validation, metrics[0], recipe)
+        self.each = [Selection(validation, metric, recipe) for metric in metrics]
+
+    def check(self, model: nn.Module, bold: bool, scores: Tensor | None = None) -> tuple[float, bool]:
+        """Have every guard look at the same scores."""
+        scores = scores_of(model, self.validation.x) if scores is None else scores
+        first, *_ = [guard.check(model, bold, scores) for guard in self.each]
+        return first
+
+    def restore(self, model: nn.Module, learned: bool) -> None:
+        """Leave the model as it is: every guard has its own to keep."""
+        for guard in self.each:
+            guard.verdict = guard.choose(learned)
+
+
+def follow(method: str, metrics: list[Metric], model: str, parts: Parts, seed: int) -> Iterator[dict[str, Any]]:
+    """Train one model, and yield what the best one by each metric loses."""
+    recipe = get_recipe("queries", learning_rate=RATES[model])
+    network = build_model(model, parts.train.x.shape[1], seed)
+    torch.manual_seed(seed)
+    loss = make_loss(method, metrics[0], recipe)
+    torch.manual_seed(seed)
+    guards = Guards(parts.validation, metrics, recipe)
+    *_, last = train(network, loss, parts.train, recipe, guard=guards, seed=seed)
+    for metric, guard in zip(metrics, guards.each, strict=True):
+        assert guard.verdict is not None
+        kept = guard.bold if guard.verdict.followed else guard.safe
+        network.load_state_dict(kept.state)
+        yield {
+            "loss": loss_of(metric, parts.test, scores_of(network, parts.test.x)),
+            "validation": kept.least,
+            "followed": guard.verdict.followed,
+            "trust": last.trust,
+            "cosine": last.cosine,
+        }
+
+
+def grow(metrics: list[Metric], parts: Parts, seed: int) -> Iterator[dict[str, Any]]:
+    """Grow trees by LightGBM's lambdarank, and yield what the best number of them by each metric loses."""
+    sizes = (parts.train.members >= 0).sum(-1).numpy()
+    how = {"objective": "lambdarank", "learning_rate": LEAF, "num_threads": 1, "seed": seed, "verbosity": -1}
+    trees = lightgbm.train(how, lightgbm.Dataset(parts.train.x.numpy(), parts.train.y.numpy(), group=sizes), MOST)
+    for metric in metrics:
+        found = {
+            count: loss_of(metric, parts.validation, grown(trees, parts.validation.x, count))
+            for count in range(5, MOST + 1, 5)
+        }
+        best = min(found, key=found.__getitem__)
+        loss = loss_of(metric, parts.test, grown(trees, parts.test.x, best))
+        yield {"loss": loss, "validation": found[best], "trees": best}
+
+
+def grown(trees: lightgbm.Booster, x: Tensor, count: int) -> Tensor:
+    """Score rows by the first trees."""
+    return torch.as_tensor(trees.predict(x.numpy(), num_iteration=count))
+
+
+def jobs(datasets: list[str], seeds: int) -> Iterator[dict[str, Any]]:
+    """Yield what is trained at once: a learned loss for one metric, any other for all of them; trees are one model."""
+    for seed in range(FIRST_SEED, FIRST_SEED + seeds):
+        for dataset in datasets:
+            yield {"dataset": dataset, "seed": seed, "model": "trees", "method": TREES, "metrics": METRICS}
+            for model in RATES:
+                for method in QUERY_LOSSES:
+                    yield {"dataset": dataset, "seed": seed, "model": model, "method": method, "metrics": METRICS}
+                for metric in METRICS:
+                    yield {"dataset": dataset, "seed": seed, "model": model, "method": "sl-r", "metrics": (metric,)}
+
+
+def carry_out(job: dict[str, Any], store: Store, folder: Path, command: str) -> None:
+    """Do a job and store a record for each of its metrics."""
+    begun = time.perf_counter()
+    metrics, parts = [get_metric(name) for name in job["metrics"]], parts_of(job["dataset"], job["seed"], folder)
+    if job["method"] == TREES:
+        found = grow(metrics, parts, job["seed"])
+    else:
+        found = follow(job["method"], metrics, job["model"], parts, job["seed"])
+    for run, outcome in zip(runs_of(job), list(found), strict=True):
+        store.add(run, {**outcome, "seconds": (time.perf_counter() - begun) / len(metrics), "command": command})
+
+
+def runs_of(job: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the runs that a job does, by which they are stored."""
+    plain = {key: value for key, value in job.items() if key != "metrics"}
+    return [{**plain, "metric": metric} for metric in job["metrics"]]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--datasets", default=",".join(DATASETS))
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--report", action="store_true", help="only write the page, from what is stored")
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    warnings.filterwarnings("ignore")
+    store, command = Store(asked.results), shlex.join(["python", "benchmarks/ranking.py", *sys.argv[1:]])
+    todo = [] if asked.report else list(jobs(asked.datasets.split(","), asked.seeds))
+    known = store.keys()
+    with work_bar() as report:
+        for done, job in enumerate(todo):
+            if any(store.key(run) not in known for run in runs_of(job)):
+                carry_out(job, store, Path(os.environ["METRICGRAD_DATA"]) / "extra", command)
+            report("runs", done + 1, len(todo))
+    text = page(asked.results)
+    if asked.results == RESULTS:
+        PAGE.write_text(text, encoding="utf-8")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
