@@ -3,7 +3,7 @@
     python -m studies.mutation.run [MODULE ...] [--survivors] [--sample N]
 
 Every mutant is tested in a fork of this process, which has the heavy packages imported but not metricgrad. Outcomes
-are appended to results/mutation.jsonl, so that a second run goes on where the first one stopped; a mutant is tested
+are appended to build/mutation.jsonl, so that a second run goes on where the first one stopped; a mutant is tested
 again if the function around it changed, or with `--survivors` if it survived. What survives a few examples of each
 property is tested with all of them. `equivalent.json` has the mutants that change no result, each with its reason.
 """
@@ -35,7 +35,7 @@ from typing import Any
 from studies.mutation.mutants import Mutant, mutants
 
 ROOT = Path(__file__).parents[2]
-LOG, SUMMARY = ROOT / "results" / "mutation.jsonl", ROOT / "results" / "mutation.json"
+LOG, SUMMARY = ROOT / "build" / "mutation.jsonl", ROOT / "results" / "mutation.json"
 EQUIVALENT = Path(__file__).with_name("equivalent.json")
 TESTS: dict[str, tuple[str, ...]] = {
     "metrics.binary_formulas": ("metrics/test_registry.py", "metrics/test_metrics_oracles.py"),
@@ -224,6 +224,7 @@ def run_mutants(modules: Sequence[str], sample: int | None, again: bool) -> None
             if outcome["outcome"] == "survived" and has_properties(module):
                 outcome = tested(module, mutant.tree, "many")
             record = {"key": mutant.key, "line": mutant.line, "operator": mutant.operator, **outcome}
+            LOG.parent.mkdir(exist_ok=True)
             with LOG.open("a") as file:
                 file.write(json.dumps(record) + "\n")
             print(f"{module} {number}/{len(left)} {outcome['outcome']:8} {outcome['seconds']:5.1f} s  {mutant.change}")

@@ -292,7 +292,7 @@ and [24](decisions/0024-every-part-left-out-once.md)."""
 
 def page() -> str:
     """Write the page; every number on it comes from the results."""
-    frame, records, sizes = losses(RESULTS), read_records(RESULTS), (SIZES / FILE).is_file()
+    frame, records, sizes = losses(RESULTS), read_records(RESULTS), Store(SIZES / FILE).exists
     found, shares = gains(frame), shares_of(records)
     of_sizes = (
         size_part(size_gains(RESULTS, SIZES), rare_rows([*read_records(SIZES), *records]), shares) if sizes else ""
@@ -361,7 +361,7 @@ def draw() -> None:
         "when-capacity": draw_capacity(found, shares_of(records)),
         "when-short-runs": draw_short_runs(list(Store(COLLAPSE))),
     }
-    if (SIZES / FILE).is_file():
+    if Store(SIZES / FILE).exists:
         rare, of_sizes = rare_rows([*read_records(SIZES), *records]), size_gains(RESULTS, SIZES)
         enough = [rare[dataset, rows] >= FEW for rows, dataset, *_ in of_sizes.index]
         pictures["when-sizes"] = draw_sizes(of_sizes[enough], shares_of(records))
@@ -393,6 +393,6 @@ sure all this is, and whether it ever collapses: [docs/when-it-helps.md](docs/wh
 if __name__ == "__main__":
     draw()
     PAGE.write_text(page(), "utf-8")
-    part = readme_part(losses(RESULTS), (SIZES / FILE).is_file())
+    part = readme_part(losses(RESULTS), Store(SIZES / FILE).exists)
     README.write_text(in_place(README.read_text("utf-8"), "win", part), "utf-8")
     print(f"wrote {PAGE.relative_to(ROOT)}, its pictures, and its part of README.md")

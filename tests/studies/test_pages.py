@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_readme_has_what_is_stored() -> None:
-    part = when.readme_part(win.losses(win.RESULTS), (when.SIZES / "runs.jsonl").is_file())
+    part = when.readme_part(win.losses(win.RESULTS), Store(when.SIZES / "runs.jsonl").exists)
     text = (ROOT / "README.md").read_text("utf-8")
     assert when.in_place(text, "win", part) == text
 

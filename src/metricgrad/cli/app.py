@@ -72,6 +72,7 @@ app = typer.Typer(
 )
 universal = typer.Typer(no_args_is_help=True, help="Fit universal surrogates, and list those that are bundled.")
 app.add_typer(universal, name="universal")
+app.add_typer(paper_commands.results, name="results")
 
 
 def show_version(wanted: bool) -> None:
