@@ -6,9 +6,14 @@ import re
 import shlex
 import sys
 import textwrap
+import time
 from argparse import ArgumentParser
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+from metricgrad.evaluation.store import Store
+from metricgrad.reporting.progress import work_bar
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
@@ -31,6 +36,18 @@ def command() -> str:
     """Return the command that started this program, as it is typed at the root of the project."""
     module = Path(sys.argv[0]).resolve().relative_to(ROOT).with_suffix("").parts
     return shlex.join(["python", "-m", ".".join(module), *sys.argv[1:]])
+
+
+def run_missing(store: Store, runs: Sequence[Any], outcome_of: Callable[[Any], Mapping[str, Any]]) -> None:
+    """Carry out the runs that are not stored yet, one after the other; each is stored as it ends, with its time."""
+    known = store.keys()
+    with work_bar() as report:
+        for number, run in enumerate(runs, 1):
+            if store.key(run) not in known:
+                begun = time.perf_counter()
+                outcome = {**outcome_of(run)}
+                store.add(run, {"seconds": time.perf_counter() - begun, **outcome, "command": command()})
+            report("runs", number, len(runs))
 
 
 # ---- words ---------------------------------------------------------------------------------------------------------
@@ -75,11 +92,16 @@ def markdown(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) 
     return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, rule, *rows))
 
 
+def titled(title: str, table: str) -> str:
+    """Put a title in bold above a table."""
+    return f"**{title}**\n\n{table}\n"
+
+
 def wrapped(text: str) -> str:
-    """Wrap paragraphs and bullets at 120 characters; leave tables, headings and pictures as they are."""
+    """Wrap paragraphs and bullets at 120 characters; leave tables, headings, pictures and code as they are."""
     blocks = []
     for block in re.split(r"\n{2,}", text.strip()):
-        if block.startswith(("|", "#", "![")):
+        if block.startswith(("|", "#", "![", "    ")):
             blocks.append(block)
             continue
         lines = [f"- {item}" for item in block[2:].split("\n- ")] if block.startswith("- ") else [block]

@@ -12,7 +12,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -24,16 +23,16 @@ from scipy.optimize import nnls
 from torch import nn
 
 from benchmarks.speed.measuring import in_turns, made_up_table, own_word, store, stored
-from metricgrad.paper.rendering import Grid, Word, as_markdown
 from metricgrad.surrogate.loss import SurrogateLoss
 from metricgrad.surrogate.network import CONSTRUCTIONS
 from metricgrad.training.data import Rows
 from metricgrad.training.networks import PAPER_WIDTHS, build_model, mlp
 from metricgrad.training.recipe import RECIPES
 from metricgrad.training.trainer import train
+from studies.common import DOCS, markdown, titled
 
 NAME = "complexity"
-PICTURE = Path(__file__).parents[2] / "docs" / "images" / "runtime.png"
+PICTURE = DOCS / "images" / "runtime.png"
 TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10)
 FEATURES = 22
 """As many as ijcnn1 has."""
@@ -138,9 +137,9 @@ def table(record: Mapping[str, Any]) -> str:
         place = {"model": 0, "loss": 1}.get(name)
         ends = [case[name] if place is None else case["parameters"][place] for case in (own[0], own[-1])]
         grown = (slope(cases, name, values) for values in (seconds, counted, predicted))
-        rows.append((Word(symbol), Word(f"{ends[0]:,} to {ends[1]:,}"), *(Word(f"x {times:.1f}") for times in grown)))
+        rows.append([symbol.replace("_", "\\_"), f"{ends[0]:,} to {ends[1]:,}", *(f"x {times:.1f}" for times in grown)])
     head = ("varied", "from, to", "measured", "the formula", "with a cost a step")
-    return as_markdown(Grid("Processor time of the largest against the smallest", head, tuple(rows), left=2))
+    return titled("Processor time of the largest case over that of the smallest", markdown(head, rows, left=2))
 
 
 def residuals(record: Mapping[str, Any]) -> str:

@@ -51,7 +51,7 @@ def alone(run: Run) -> Iterator[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--dataset", default="digits8", help="one that needs no files, unless told otherwise")
+    parser.add_argument("--dataset", default="digits8", help="the default needs no files")
     parser.add_argument("--share", type=float, default=0.15, help="of the steps of the budget quick")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where the record is kept")

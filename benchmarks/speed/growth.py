@@ -100,10 +100,10 @@ def by_rows(sizes: tuple[int, ...], repeats: int) -> dict[str, Any]:
 
 
 def peak_memory() -> int:
-    """Return the peak memory of this process in bytes; where Linux tells it, without what its parent had."""
-    told = [line for line in STATUS.read_text().splitlines() if line.startswith("VmHWM")] if STATUS.is_file() else []
-    if told:
-        return int(told[0].split()[1]) * 1024
+    """Return the peak memory of this process in bytes; on Linux without that of its parent."""
+    lines = [line for line in STATUS.read_text().splitlines() if line.startswith("VmHWM")] if STATUS.is_file() else []
+    if lines:
+        return int(lines[0].split()[1]) * 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 

@@ -148,7 +148,7 @@ def step_times(rows: Rows, peers: list[str], batch: int, repeats: int, steps: in
 
 
 def bearable(peer: str, batch: int, before: list[dict[str, Any]]) -> bool:
-    """Say whether a step of a peer is short enough to be timed, if its cost grows with the square of the batch."""
+    """Whether a step of a peer is short enough to be timed, if its cost grows with the square of the batch."""
     growth = [one["seconds"][peer] * (batch / one["batch"]) ** 2 for one in before]
     return all(seconds < PATIENCE for seconds in growth)
 

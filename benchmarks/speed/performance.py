@@ -1,93 +1,43 @@
-"""Write docs/performance.md, its picture and the table in the README from results/benchmarks and results/reproduction.
-
-python benchmarks/performance.py
-"""
+"""Write docs/performance.md, its picture and the table in the README: python -m benchmarks.speed.performance"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from matplotlib.figure import Figure
 
+from benchmarks.speed import performance_tables as tables
 from benchmarks.speed.measuring import FOLDER, bar_of, stored
-from benchmarks.speed.performance_tables import (
-    goal_table,
-    growth_table,
-    made_table,
-    memory_table,
-    metric_table,
-    missing_text,
-    overhead_table,
-    paper_table,
-    parts_table,
-    quartiles,
-    round_table,
-    step_table,
-    thread_table,
-)
+from benchmarks.speed.performance_tables import quartiles
 from metricgrad.evaluation.records import FILE
 from metricgrad.evaluation.store import Store
 from metricgrad.training.compiled_steps import PAYS
-from studies.common import in_place, markdown
+from studies.common import DOCS, RESULTS, ROOT, in_place, markdown, wrapped
 
-ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "performance.md"
-PICTURE = ROOT / "docs" / "images" / "performance.png"
-README = ROOT / "README.md"
-REPRODUCTION = ROOT / "results" / "reproduction" / FILE
-NAMES = ("overhead", "rounds", "grids", "growth", "metrics", "peers", "threads")
-"""Benchmarks in the order of the page; each is `benchmarks/NAME.py` and `results/benchmarks/NAME.json`."""
+PAGE, PICTURE, README = DOCS / "performance.md", DOCS / "images" / "performance.png", ROOT / "README.md"
+REPRODUCTION = RESULTS / "reproduction" / FILE
 CORES = 2
 """On which Table 2 was reproduced."""
+TWO_HOURS = 7_200
+IN_README = ("overhead", "grids", "growth", "metrics")
+"""Benchmarks whose claims the README shows."""
 MET, MISSED = "#0891b2", "#e11d48"
+Record = Mapping[str, Any]
 
 
 def records() -> dict[str, dict[str, Any]]:
-    """Return every record there is."""
-    return {name: stored(name) for name in NAMES if (FOLDER / f"{name}.json").is_file()}
+    """Return every stored record, in the order of the page."""
+    return {name: stored(name) for name in SECTIONS if (FOLDER / f"{name}.json").is_file()}
 
 
-def claims(found: Mapping[str, Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+def claims(found: Mapping[str, Record]) -> Iterator[Record]:
     """Yield all claims, in the order of the page."""
     for record in found.values():
         yield from record["claims"]
 
 
-def claim_table(found: Mapping[str, Mapping[str, Any]]) -> str:
-    """Write every claim, what was measured, the bar, and whether it is met."""
-    rows = []
-    for one in claims(found):
-        rows.append([one["says"], quartiles(one), bar_of(one), "yes" if one["met"] else "**no**"])
-    return markdown(["claim", "measured (quartiles)", "bar", "met"], rows)
-
-
-def table2_section() -> str:
-    """Say how long Table 2 took, from the seconds of every run."""
-    runs = [one for one in Store(REPRODUCTION) if " table2 --budget standard " in one["command"]]
-    total = sum(one["seconds"] for one in runs)
-    made, seeds = runs[-1]["made_by"], {one["run"]["seed"] for one in runs}
-    datasets = {one["run"]["dataset"] for one in runs}
-    return TABLE2.format(
-        command=runs[-1]["command"],
-        runs=len(runs),
-        datasets=len(datasets),
-        seeds=len(seeds),
-        date=made["date"],
-        commit=made["commit"],
-        total=f"{total:,.0f}",
-        cores=CORES,
-        minutes=f"{total / CORES / 60:.0f}",
-        bar="below" if total / CORES < 7200 else "above",
-        since="" if "companion" in runs[-1]["history"] else SINCE,
-    )
-
-
-# ---- picture, page and README ----------------------------------------------------------------------------------------
-
-
-def draw(found: Mapping[str, Mapping[str, Any]]) -> Figure:
+def draw(found: Mapping[str, Record]) -> Figure:
     """Draw how far every claim is from its bar."""
     shown = list(claims(found))[::-1]
     figure = Figure(figsize=(9, 0.6 + 0.42 * len(shown)), layout="constrained")
@@ -111,133 +61,97 @@ def draw(found: Mapping[str, Mapping[str, Any]]) -> Figure:
 
 
 def page() -> str:
-    """Write the page from the benchmarks that are stored; every number on it comes from their records."""
+    """Return the page; every number on it comes from the stored records."""
     found = records()
     shown = list(claims(found))
-    missed = sum(not one["met"] for one in shown)
-    left = [f"`{name}`" for name in NAMES if name not in found]
-    pending = f" Not measured yet: {', '.join(left)}." if left else ""
-    texts = [HEAD.format(claims=claim_table(found), missed=missed, number=len(shown), pending=pending)]
-    texts += [SECTIONS[name](found[name]) for name in NAMES if name in found]
-    return "\n".join([*texts, table2_section(), NOT_COMPILED, MADE.format(made=made_table(found))])
+    missing = [f"`{name}`" for name in SECTIONS if name not in found]
+    head = HEAD.format(
+        claims=tables.claim_table(shown),
+        missed=sum(not one["met"] for one in shown),
+        number=len(shown),
+        pending=f" Not measured yet: {', '.join(missing)}." if missing else "",
+    )
+    texts = [SECTIONS[name][0].format(**SECTIONS[name][1](record)) for name, record in found.items()]
+    return wrapped("\n".join([head, *texts, table2_section(), COMPILED, MADE.format(made=tables.made_table(found))]))
 
 
-def overhead_section(record: Mapping[str, Any]) -> str:
-    """Write of training for a metric against cross-entropy."""
-    return OVERHEAD.format(rows=f"{record['rows']:,}", features=record["features"], table=overhead_table(record))
-
-
-def rounds_section(record: Mapping[str, Any]) -> str:
-    """Write of rounds of the paper's recipe, and where compiling pays."""
-    return ROUNDS.format(dataset=record["dataset"], rounds=paper_table(record), parts=parts_table(record))
-
-
-def grids_section(record: Mapping[str, Any]) -> str:
-    """Write of many runs at once, and of Table 2."""
-    return GRIDS.format(
-        runs=record["runs"],
-        dataset=record["dataset"],
-        fleet=f"{record['seconds']['fleet']:.1f}",
-        alone=f"{record['seconds']['one after the other']:.1f}",
-        share=quartiles(record["claims"][0], 2),
-        cores=record["cores"],
-        processes=f"{record['wall_seconds']['processes'] / record['wall_seconds']['fleet']:.2g}",
+def table2_section() -> str:
+    """Write how long Table 2 took, from the seconds of every run."""
+    runs = [one for one in Store(REPRODUCTION) if " table2 --budget standard " in one["command"]]
+    total, made = sum(one["seconds"] for one in runs), runs[-1]["made_by"]
+    return TABLE2.format(
+        command=runs[-1]["command"],
+        runs=len(runs),
+        datasets=len({one["run"]["dataset"] for one in runs}),
+        seeds=len({one["run"]["seed"] for one in runs}),
+        date=made["date"],
+        commit=made["commit"],
+        total=f"{total:,.0f}",
+        cores=CORES,
+        minutes=f"{total / CORES / 60:.0f}",
+        bar="below" if total / CORES < TWO_HOURS else "above",
+        since="" if "companion" in runs[-1]["history"] else SINCE,
     )
 
 
-def growth_section(record: Mapping[str, Any]) -> str:
-    """Write of growth with the rows."""
-    return GROWTH.format(rounds=round_table(record), memory=memory_table(record), metrics=growth_table(record))
+def in_readme(text: str) -> str:
+    """Return the README with the main claims in their place."""
+    found = records()
+    shown = claims({name: found[name] for name in IN_README if name in found})
+    rows = [[one["says"], f"{one['ratio']:.3g}", bar_of(one)] for one in shown]
+    return in_place(text, "speed", markdown(["", "measured", "bar"], rows))
 
 
-def metrics_section(record: Mapping[str, Any]) -> str:
-    """Write of metrics against those of other packages."""
-    return METRICS.format(
-        sets=f"{record['sets']:,}",
-        rows=record["rows"],
-        sample=record["sample"],
-        large=f"{record['large']:,}",
-        table=metric_table(record),
-    )
+# ---- texts ---------------------------------------------------------------------------------------------------------
 
-
-def peers_section(record: Mapping[str, Any]) -> str:
-    """Write of other packages for the same purpose."""
-    return PEERS.format(
-        packages=", ".join(f"{name} {version}" for name, version in record["packages"].items()),
-        steps=step_table(record),
-        goals=goal_table(record),
-        missing=missing_text(record),
-    )
-
-
-def threads_section(record: Mapping[str, Any]) -> str:
-    """Write of threads."""
-    return THREADS.format(worth=f"{record['worth'] / 1e6:.0f}", table=thread_table(record))
-
-
-SECTIONS = {
-    "overhead": overhead_section,
-    "rounds": rounds_section,
-    "grids": grids_section,
-    "growth": growth_section,
-    "metrics": metrics_section,
-    "peers": peers_section,
-    "threads": threads_section,
-}
 
 HEAD = """# How fast is it?
 
-Written by `python benchmarks/performance.py` from `results/benchmarks`. Do not edit by hand. `make bench` measures all
-of it anew, and each script of the last table can be run alone.
+Written by `python -m benchmarks.speed.performance` from `results/benchmarks`. Do not edit by hand. `make bench`
+measures
+everything again, and each command of the last table can be run alone.
 
-Everything is measured as a ratio within one run: contestants take turns, every second lap backwards, so that whatever
-slows one slows all; the median of the ratios counts, and its quartiles are beside it. On one thread it is the processor
-that is timed, for on an idle machine that is what one waits for.
+Everything is measured as a ratio within one run: contestants take turns, every second lap in reverse order, so that
+whatever slows one slows all. The result is the median of the ratios, shown with its quartiles. On one thread the
+processor time is measured, which on an idle machine is the waiting time.
 
 {claims}
 
-{missed} of {number} claims are not met; where any is not, why is said below.{pending}
+{missed} of {number} claims are not met; the sections below explain why.{pending}
 
 ![Every claim against its bar](images/performance.png)
 """
 
 OVERHEAD = """## Training for a metric, against cross-entropy
 
-What a user waits for: `MetricClassifier("f1").fit(X, y)` over the same with `method="cross-entropy"`, by the default
-recipe cut to fewer steps, on a made-up table of {rows} rows and {features} features.
+`MetricClassifier("f1").fit(X, y)` against the same with `method="cross-entropy"`, by the default recipe with fewer
+steps,
+on a synthetic table of {rows} rows and {features} features.
 
 {table}
 
-In the second half of training the default recipe trains *two* models: one follows the surrogate, and its companion goes
-on with cross-entropy, exactly as `method="cross-entropy"` would have
-([decision 13](decisions/0013-cross-entropy-competes.md)). So a fit for a metric holds a whole fit of cross-entropy, and
-says how the two compare. In a wide network only arithmetic counts. There the companion alone makes 1.5 times the steps,
-and the eight sets scored in every round to keep the surrogate true are about as much arithmetic as the three steps of
-the round. A bar of 1.5 cannot be reached by writing the same computation better, only by computing less, and the last
-columns say what that would take: `Recipe(companion=False)` goes without the companion, `Recipe(refine_sets=4)` scores
-half the sets. Neither is the default: that a fit for a metric is no worse than one of cross-entropy rests on the
-companion. What half the scoring saves is not above the noise of so few laps. "Over as many steps" is over a fit of
-cross-entropy as long as the model and its companion together. In so few steps what is done once, such as the first
-check of the surrogate, weighs more than in a whole fit.
-"""
-
-NOT_COMPILED = f"""## Where torch.compile is used
-
-The paper's recipe takes 300,000 rounds of thirteen tiny steps. From {PAYS:,} steps on, a fleet of surrogates with a
-learned g has whole steps compiled (`training/compiled_steps.py`,
-[decision 17](decisions/0017-whole-steps-compiled.md)). The default recipe has too few steps to pay for compiling, and
-`fit` never compiles.
+In the second half of training the default recipe trains *two* models: one on the surrogate, and a control that
+continues with cross-entropy, exactly as `method="cross-entropy"` would
+([decision 13](decisions/0013-cross-entropy-competes.md)). A fit for a metric therefore contains a whole fit of
+cross-entropy, and reports how the two compare. In a wide network only arithmetic counts: the control alone makes 1.5
+times the steps, and the eight sets scored in every round to refine the surrogate are about as much arithmetic as the
+three steps of the round. A bar of 1.5 can therefore only be reached by computing less, not by a faster implementation;
+the last columns show what that would take: `Recipe(control=False)` omits the control, `Recipe(refine_sets=4)` scores
+half the sets. Neither is the default: the control is what ensures that a fit for a metric is no worse than one of
+cross-entropy. The saving of half the scoring is within the noise of so few laps. "Over as many steps" compares with a
+fit
+of cross-entropy as long as model and control together. In so few steps one-time work, such as the first check of the
+surrogate, weighs more than in a full fit.
 """
 
 ROUNDS = """## Rounds of the paper
 
-Rounds of the paper's recipe on {dataset}, over the pseudo-code of the paper written down directly
-(`benchmarks/direct.py`); a member of a fleet of seven is a seventh of its time:
+Rounds of the paper's recipe on {dataset}, against a direct implementation of the paper's pseudo-code
+(`benchmarks/direct.py`); the time of a member of a fleet of seven is a seventh of the fleet's:
 
 {rounds}
 
-Where the time of a round goes in a compiled fleet:
+Parts of a round in a compiled fleet:
 
 {parts}
 """
@@ -246,98 +160,139 @@ GRIDS = """## Many runs at once
 
 The {runs} runs of a block of Table 2 ({dataset}, seven metrics, three modes) took {fleet} s of processor time as a
 fleet, and {alone} s one after the other: a share of **{share}**. In processes, one for each of {cores} cores, they took
-{processes} times as long as one fleet by the clock, starting them included. The route chosen is fleets, and processes
-over fleets ([decision 10](decisions/0010-runs-train-as-a-fleet.md)): a fleet saves work, processes only spread it;
+{processes} times the wall time of one fleet, including the start of the processes. We chose fleets, and processes over
+fleets ([decision 10](decisions/0010-runs-train-as-a-fleet.md)): a fleet saves work, processes only distribute it;
 `--jobs` does both.
 """
 
-TABLE2 = """## Table 2, whole
+TABLE2 = """## All of Table 2
 
 `{command}`
-made {runs} runs ({datasets} datasets, {seeds} seeds, both protocols; {date}, commit {commit}). The seconds stored with
-them, each run being given its part of its fleet, add up to {total}; in {cores} processes on {cores} cores that is
-**{minutes} minutes**, {bar} the bar of two hours. Loading and scoring are not in it.{since}
+made {runs} runs ({datasets} datasets, {seeds} seeds, both protocols; {date}, commit {commit}). Their stored seconds,
+where each run has its share of its fleet's time, sum to {total}; in {cores} processes on {cores} cores that is
+**{minutes} minutes**, {bar} the bar of two hours. Loading and scoring are not included.{since}
 """
 
 SINCE = """ Since then
-cross-entropy goes on beside surrogates: one member more in a fleet of 21 or more."""
+cross-entropy continues beside the surrogates: one more member in a fleet of 21 or more."""
 
-GROWTH = """## Growth with the rows
+GROWTH = """## Growth with the number of rows
 
-A round draws sets of fixed size, and costs the same however many rows there are. A look at the validation rows, a
-fifth of the table, every 50 rounds, grows with them.
+A round draws sets of fixed size and costs the same for any number of rows. A check on the validation rows, a fifth of
+the table, every 50 rounds, grows with them.
 
 {rounds}
 
-Peak memory of a whole process that makes a table in single precision and fits a model to it. Tables over ten million
-cells are scaled as rows are drawn, so that no copy of them is made. What is added is the validation rows and some
-numbers for each row: where its class lies, its target, and what judging the validation rows takes. With very few
-features these weigh more than the row itself.
+Peak memory of a process that creates a table in single precision and fits a model to it. Tables over ten million cells
+are standardised as rows are drawn, so that they are never copied. The additional memory is for the validation rows and
+a few numbers for each row: the rows of its class, its target, and the scores of validation rows. With very few features
+these weigh more than the row itself.
 
 {memory}
 
-Metrics sort, so their cost should grow as n log n, and does: long sets are sorted as whole numbers that hold score and
-target, and judged in parts that stay near the processor. What the system takes, to hand out memory, is in the table.
+Metrics sort, so their cost should grow as n log n, and it does: long sets are sorted as integers that hold score and
+target, and evaluated in parts that fit the processor's cache. The table shows the share of system time, which is spent
+on allocating memory.
 
 {metrics}
 """
 
 METRICS = """## Metrics, against scikit-learn and torchmetrics
 
-How many times as fast: {sets} sets of {rows} rows at once, over one call a set (others were timed on {sample} of the
-sets), and one set of {large} rows over one call.
+Speed-up: {sets} sets of {rows} rows at once, against one call for each set (the others were timed on {sample} of the
+sets), and one set of {large} rows against one call.
 
 {table}
 """
 
 PEERS = """## Other packages for the same purpose
 
-{packages}; the paper's network, ijcnn1. The time of a model step, ours with refining after every third:
+{packages}; the paper's network, ijcnn1. The time of a model step, ours with refining after every third step:
 
 {steps}
 
-Processor time until the test rows reach what cross-entropy came to in 500 steps (AUC, or F1 at its best threshold), in
-batches of 100 rows; ours by the default recipe, with sets of 400 rows, cut to 300 steps of warm-up and 300 rounds. One
-seed, and each with the settings its documentation begins with: who tunes them will do better.
+Processor time until the test rows reach the value that cross-entropy reached in 500 steps (AUC, or F1 at its best
+threshold), with batches of 100 rows; ours by the default recipe, with sets of 400 rows, shortened to 300 steps of
+warm-up and 300 rounds. One seed, each with the settings its documentation starts with; tuned settings will do better.
 
 {goals}
 {missing}
-LibAUC asks for a dozen packages for images and graphs that its losses do not need; it was installed without them
-(`pip install --no-deps libauc`). AP-Perf solves a problem over a matrix of n by n for every batch of n rows, in up to
-100 iterations, which is why large batches take long.
+LibAUC depends on a dozen packages for images and graphs that its losses do not need; it was installed without them
+(`pip install --no-deps libauc`). AP-Perf solves a problem over an n by n matrix for every batch of n rows, in up to 100
+iterations, which makes large batches slow.
 """
 
 THREADS = """## Threads
 
 `fit` gives torch one thread while it trains a model whose steps take less than {worth} million multiplications, and
-then as many as before; a network with other layers than dense ones is left to the user's setting. Jobs of `--jobs`,
-`compare` and the grid have one thread each, always, so that no core is asked for twice
+restores the setting afterwards; for a network with layers other than dense ones the user's setting is kept. Jobs of
+`--jobs`, `compare` and the grid always have one thread each, so that no core is used twice
 (`tests/training/test_threads.py`, `tests/evaluation/test_grid.py`).
 
 {table}
 
-On a busy machine the clock is hard on two threads, for they wait for one another.
+On a busy machine wall time penalises two threads, because they wait for one another.
 """
 
-MADE = """## What made these numbers
+COMPILED = f"""## Where torch.compile is used
+
+The paper's recipe takes 300,000 rounds of thirteen tiny steps. From {PAYS:,} steps on, whole steps of a fleet of
+surrogates with a learned g are compiled (`training/compiled_steps.py`,
+[decision 17](decisions/0017-whole-steps-compiled.md)). The default recipe has too few steps to pay for compiling, and
+`fit` never compiles.
+"""
+
+MADE = """## How these numbers were made
 
 {made}
 """
 
-
-def in_readme(text: str) -> str:
-    """Return the README with the main claims in their place."""
-    found = records()
-    rows = [
-        [one["says"], f"{one['ratio']:.3g}", bar_of(one)]
-        for name in MAIN
-        if name in found
-        for one in found[name]["claims"]
-    ]
-    return in_place(text, "speed", markdown(["", "measured", "bar"], rows))
-
-
-MAIN = ("overhead", "grids", "growth", "metrics")
+SECTIONS: dict[str, tuple[str, Callable[[Record], dict[str, Any]]]] = {
+    "overhead": (
+        OVERHEAD,
+        lambda r: {"rows": f"{r['rows']:,}", "features": r["features"], "table": tables.overhead_table(r)},
+    ),
+    "rounds": (
+        ROUNDS,
+        lambda r: {"dataset": r["dataset"], "rounds": tables.paper_table(r), "parts": tables.parts_table(r)},
+    ),
+    "grids": (
+        GRIDS,
+        lambda r: {
+            **{name: r[name] for name in ("runs", "dataset", "cores")},
+            "fleet": f"{r['seconds']['fleet']:.1f}",
+            "alone": f"{r['seconds']['one after the other']:.1f}",
+            "share": quartiles(r["claims"][0], 2),
+            "processes": f"{r['wall_seconds']['processes'] / r['wall_seconds']['fleet']:.2g}",
+        },
+    ),
+    "growth": (
+        GROWTH,
+        lambda r: {
+            "rounds": tables.round_table(r),
+            "memory": tables.memory_table(r),
+            "metrics": tables.growth_table(r),
+        },
+    ),
+    "metrics": (
+        METRICS,
+        lambda r: {
+            **{name: f"{r[name]:,}" for name in ("sets", "rows", "sample", "large")},
+            "table": tables.metric_table(r),
+        },
+    ),
+    "peers": (
+        PEERS,
+        lambda r: {
+            "packages": ", ".join(f"{name} {version}" for name, version in r["packages"].items()),
+            "steps": tables.step_table(r),
+            "goals": tables.goal_table(r),
+            "missing": "".join(f"\n{name} could not take part: {why}.\n" for name, why in r["missing"].items()),
+        },
+    ),
+    "threads": (THREADS, lambda r: {"worth": f"{r['worth'] / 1e6:.0f}", "table": tables.thread_table(r)}),
+}
+"""Text and fields by benchmark, in the order of the page; `python -m benchmarks.speed.NAME` measures each."""
 
 
 if __name__ == "__main__":

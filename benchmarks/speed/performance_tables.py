@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from benchmarks.speed.measuring import bar_of
 from studies.common import markdown
 
 
@@ -15,8 +16,14 @@ def quartiles(one: Mapping[str, float], digits: int = 3) -> str:
     return f"{one['ratio']:.{digits}g} ({one['quartile_low']:.{digits}g} to {one['quartile_high']:.{digits}g})"
 
 
+def claim_table(claims: Iterable[Mapping[str, Any]]) -> str:
+    """Write every claim, what was measured, the bar, and whether it is met."""
+    rows = [[one["says"], quartiles(one), bar_of(one), "yes" if one["met"] else "**no**"] for one in claims]
+    return markdown(["claim", "measured (quartiles)", "bar", "met"], rows)
+
+
 def overhead_table(record: Mapping[str, Any]) -> str:
-    """Write how much longer training for a metric takes, by width, and in lighter recipes."""
+    """Write the time of training for a metric over that of cross-entropy, by width, also for lighter recipes."""
     rows = []
     for one in record["by_width"]:
         widths = "-".join(map(str, one["widths"]))
@@ -28,7 +35,7 @@ def overhead_table(record: Mapping[str, Any]) -> str:
 
 
 def round_table(record: Mapping[str, Any]) -> str:
-    """Write the time of a round and of a look at validation rows, by rows."""
+    """Write the time of a round and of a check on validation rows, by rows."""
     rounds = record["rounds"]
     rows = [
         [
@@ -39,7 +46,7 @@ def round_table(record: Mapping[str, Any]) -> str:
         ]
         for n, took in rounds["seconds"].items()
     ]
-    return markdown(["rows", "a round", "over the smallest", "a look at validation rows"], rows, left=0)
+    return markdown(["rows", "a round", "over the smallest", "a check on validation rows"], rows, left=0)
 
 
 def memory_table(record: Mapping[str, Any]) -> str:
@@ -74,7 +81,7 @@ def growth_table(record: Mapping[str, Any]) -> str:
 
 
 def metric_table(record: Mapping[str, Any]) -> str:
-    """Write how many times as fast every metric is."""
+    """Write the speed-up of every metric."""
     rivals = ("sklearn", "torchmetrics", "sklearn, one set")
     rows = [
         [one["metric"], *(quartiles(one[rival]) if rival in one else "-" for rival in rivals)]
@@ -84,7 +91,7 @@ def metric_table(record: Mapping[str, Any]) -> str:
 
 
 def thread_table(record: Mapping[str, Any]) -> str:
-    """Write what more threads do, by width."""
+    """Write the effect of more threads, by width."""
     rows = [
         [
             "-".join(map(str, one["widths"])),
@@ -101,7 +108,7 @@ def thread_table(record: Mapping[str, Any]) -> str:
 
 
 def paper_table(record: Mapping[str, Any]) -> str:
-    """Write rounds of the paper's recipe over the direct way, what compiling costs, and from when on it pays."""
+    """Write rounds of the paper's recipe against the direct implementation, and the cost of compiling."""
     rows = []
     for one in record["by_size"]:
         times = [f"{name}: {quartiles(found)}" for name, found in one["to_direct"].items()]
@@ -115,7 +122,7 @@ def paper_table(record: Mapping[str, Any]) -> str:
 
 
 def parts_table(record: Mapping[str, Any]) -> str:
-    """Write where the time of a round goes, by size of the sets."""
+    """Write the parts of a round, by size of the sets."""
     found = {
         f"{fleet}, N = {one['size']:,}": own for one in record["by_size"] for fleet, own in one["milliseconds"].items()
     }
@@ -125,7 +132,7 @@ def parts_table(record: Mapping[str, Any]) -> str:
 
 
 def step_table(record: Mapping[str, Any]) -> str:
-    """Write the time of a step, ours and of others."""
+    """Write the time of a step, ours and that of others."""
     names = [name for name in record["steps"][0]["seconds"] if name != "ours"]
     rows = []
     for one in record["steps"]:
@@ -140,26 +147,21 @@ def step_table(record: Mapping[str, Any]) -> str:
 
 
 def goal_table(record: Mapping[str, Any]) -> str:
-    """Write how long everybody takes to a goal."""
+    """Write the time of every contestant to a goal."""
     rows = []
     for one in record["goals"]:
         for name, end in one["found"].items():
             said = f"{end['seconds']:.1f} s" if end["reached"] else f"not in {end['seconds']:.0f} s"
             rows.append([f"{one['metric']} {one['goal']:.4f}", name, said, f"{end['value']:.4f}"])
-    return markdown(["goal on test rows", "by", "processor time", "came to"], rows, left=2)
-
-
-def missing_text(record: Mapping[str, Any]) -> str:
-    """Say which peers could not take part, and why."""
-    return "".join(f"\n{name} could not take part: {why}.\n" for name, why in record["missing"].items())
+    return markdown(["goal on test rows", "by", "processor time", "reached"], rows, left=2)
 
 
 def made_table(found: Mapping[str, Mapping[str, Any]]) -> str:
-    """Write what made every record."""
+    """Write command, date, commit and machine of every record."""
     rows = []
     for record in found.values():
         made, host = record["made_by"], record["machine"]
-        load = ", ".join(map(str, host.get("load", ["not kept"])))
+        load = ", ".join(map(str, host.get("load", ["not stored"])))
         note = f" ({record['note']})" if "note" in record else ""
         rows.append([f"`{record['command']}`{note}", made["date"], made["commit"], f"torch {made['torch']}", load])
     host = max((record["machine"] for record in found.values()), key=len)

@@ -1,17 +1,16 @@
-"""Is a part of the recipe worth it? The default, and variants of it that lack a part, each with its own control.
+"""What is each part of the recipe worth? METRICGRAD_DATA=... python -m studies.ablations.run [--seeds 10,11]
 
-The control is cross-entropy with the same sets, steps and restart. Only training and validation rows are used: the
-validation rows of a seed fall into two halves, one chooses checkpoint and threshold, the other judges. Every trial is
-stored as it is done; run again to continue.
-
-    METRICGRAD_DATA=... python benchmarks/ablations.py [--seeds 10,11] [--variants anchor=0.1 anchor=0,noise=0.1]
+Trains the default and variants of it (`--variants anchor=0.1 anchor=0,noise=0.1`), each beside its own control:
+cross-entropy with the same sets, steps and restart. Only training and validation rows are used: one half of the
+validation rows chooses checkpoint and threshold, the other half is the test set. Every trial is stored as it ends; run
+again to continue.
 """
 
 from __future__ import annotations
 
 import ast
-import time
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +27,16 @@ from metricgrad.training.data import Rows
 from metricgrad.training.ensemble_trainer import Member, train_fleet
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import get_recipe
-from studies.common import command, parser_of
-from studies.win.run import CELL, RATES, ROWS, share_saved, signed_rank
+from studies import common
+from studies.win.gains import CELL, MAX_ROWS, share_saved, signed_rank
+from studies.win.run import RATES
 
-RESULTS = Path(__file__).parents[2] / "results" / "parts.jsonl"
+RESULTS = common.RESULTS / "ablations.jsonl"
 DATASETS = ("covtype", "ijcnn1", "codrna", "skin")
-"""Where the loss matters: on the others every variant ends where cross-entropy does."""
+"""On the others every variant ends where cross-entropy does."""
 METRICS = ("f1", "average_precision", "partial_auc(0.05)")
-SLIGHT = 0.01
-"""A share of a loss that may be chance."""
+MIN_CHANGE = 0.01
+"""Share of a loss from which a change is counted."""
 CONTROL, DEFAULT = "cross-entropy", "default"
 VARIANTS = {
     DEFAULT: "the default",
@@ -56,7 +56,7 @@ VARIANTS = {
     "warmup=0,rounds=2000": "no warm-up, as many steps in all",
     "schedule='constant'": "a constant rate instead of a cosine",
 }
-"""The default without one of its parts, or with more or less of it; these models know no mode to refine in."""
+"""The default without one of its parts, or with more or less of it."""
 
 
 def changes_of(variant: str) -> dict[str, Any]:
@@ -73,13 +73,13 @@ def halves(rows: Rows) -> tuple[Rows, Rows]:
     return Rows(rows.x[first], rows.y[first]), Rows(rows.x[~first], rows.y[~first])
 
 
-def trial(dataset: str, model: str, seed: int, metrics: tuple[str, ...], variant: str) -> dict[str, Any]:
-    """Train cross-entropy and a surrogate for each metric, and return what both lose on either half."""
+def trial(dataset: str, model: str, seed: int, metrics: Sequence[str], variant: str) -> dict[str, Any]:
+    """Train cross-entropy and a surrogate for each metric, and return the losses of both on either half."""
     changes = changes_of(variant)
     method = changes.pop("method", "sl-r")
     plain = {"learning_rate": RATES[model], "companion": False, "margin": 0.0}  # the better of start and surrogate
     recipe = get_recipe("default", **{**plain, **changes})
-    parts = prepared(dataset, seed, True, ROWS)
+    parts = prepared(dataset, seed, True, MAX_ROWS)
     choosing, judging = halves(parts.validation)
     network = build_model(model, parts.train.x.shape[1], seed)
     known = [get_metric(name) for name in metrics]
@@ -109,7 +109,7 @@ def trial(dataset: str, model: str, seed: int, metrics: tuple[str, ...], variant
 
 
 def cells(path: Path) -> pd.DataFrame:
-    """Return what control and surrogate lose on the half that judges: by variant, cell and seed."""
+    """Return the test losses of control and surrogate by variant, cell and seed."""
     rows = [
         (run["variant"], run["dataset"], metric, run["model"], run["seed"], n["control"][1], n["surrogate"][1])
         for kept in Store(path)
@@ -135,8 +135,8 @@ def worth(found: pd.DataFrame) -> pd.DataFrame:
             **{model: saved.xs(model, level="model").mean() for model in saved.index.unique("model")},
             "saved": saved.mean(),
             "more": more.median(),
-            "better": int((more > SLIGHT).sum()),
-            "worse": int((more < -SLIGHT).sum()),
+            "better": int((more > MIN_CHANGE).sum()),
+            "worse": int((more < -MIN_CHANGE).sum()),
             "p": signed_rank(more),
         }
     return pd.DataFrame.from_dict(rows, orient="index").sort_values("more", ascending=False)
@@ -154,7 +154,7 @@ def show(path: Path) -> None:
 
 
 def main() -> None:
-    parser = parser_of(__doc__, RESULTS)
+    parser = common.parser_of(__doc__, RESULTS)
     parser.add_argument("--models", default="linear,small")
     parser.add_argument("--datasets", default=",".join(DATASETS))
     parser.add_argument("--metrics", default=" ".join(METRICS))
@@ -163,19 +163,14 @@ def main() -> None:
     asked = parser.parse_args()
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore", ".*is not faithful yet")
-    store = Store(asked.results)
-    metrics = tuple(asked.metrics.split())
-    for seed in [] if asked.report else map(int, asked.seeds.split(",")):
-        for dataset in asked.datasets.split(","):
-            for model in asked.models.split(","):
-                for variant in asked.variants:
-                    run = {"dataset": dataset, "model": model, "seed": seed, "variant": variant, "metrics": metrics}
-                    if store.find(run):
-                        continue
-                    begun = time.perf_counter()
-                    losses = trial(dataset, model, seed, metrics, variant)
-                    seconds = time.perf_counter() - begun
-                    store.add(run, {"losses": losses, "seconds": seconds, "command": command()})
+    runs = [
+        {"dataset": dataset, "model": model, "seed": int(seed), "variant": variant, "metrics": asked.metrics.split()}
+        for seed in asked.seeds.split(",")
+        for dataset in asked.datasets.split(",")
+        for model in asked.models.split(",")
+        for variant in asked.variants
+    ]
+    common.run_missing(Store(asked.results), [] if asked.report else runs, lambda run: {"losses": trial(**run)})
     show(asked.results)
 
 

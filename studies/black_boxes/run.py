@@ -1,10 +1,8 @@
-"""Twenty black boxes: metricgrad against the natural proxy loss, with the calls of the metric counted.
+"""Twenty black boxes against their proxy losses: python -m studies.black_boxes.run [--seeds 5] [--boxes g_mean]
 
-Every box of `examples/black_boxes` brings its metric, its table and its proxy. Both losses train the same linear model
-by the same steps from the same warm-up; checkpoint and threshold are chosen by the metric on validation rows, and fresh
-rows are judged once. Every run is stored as it is done; run again to continue.
-
-    python benchmarks/black_boxes.py [--seeds 5] [--boxes g_mean,rounded_f1]
+Every box in `examples/black_boxes` has its metric, its table and its proxy. Both losses train the same linear model
+with the same steps from the same warm-up; checkpoint and threshold are chosen by the metric on validation rows, and
+fresh rows are judged once. Calls of the metric are counted. Every run is stored as it ends; run again to continue.
 """
 
 from __future__ import annotations
@@ -13,12 +11,11 @@ import importlib
 import os
 import sys
 import tempfile
-import time
 import warnings
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
-from pathlib import Path
+from functools import lru_cache
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -31,22 +28,20 @@ from metricgrad.evaluation.store import Store
 from metricgrad.losses.binary import BASELINES
 from metricgrad.metrics.registry import Metric
 from metricgrad.metrics.thresholds import best_threshold
-from metricgrad.reporting.progress import work_bar
 from metricgrad.training.data import Rows
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import Recipe
 from metricgrad.training.selection import Selection, exact_scores
 from metricgrad.training.trainer import train
-from studies.common import command, parser_of
+from studies import common
 
-ROOT = Path(__file__).parents[2]
-BOXES = ROOT / "examples" / "black_boxes"
-RESULTS = ROOT / "results" / "black_boxes.jsonl"
+BOXES = common.ROOT / "examples" / "black_boxes"
+RESULTS = common.RESULTS / "black_boxes.jsonl"
 ROWS = {"train": 3_600, "validation": 2_400, "test": 12_000}
 MODEL, RATE = "linear", 0.01
 RECIPE = Recipe(warmup=900, rounds=300, trust_cap=300, check_every=25, learning_rate=RATE)
 CALLS = 20_000
-"""Calls of the metric that a run may take, those that teach the surrogate included."""
+"""Calls of the metric that a run may take, fitting the universal surrogate included."""
 
 
 class Counted:
@@ -75,7 +70,7 @@ def box_of(name: str) -> ModuleType:
 
 
 class Taught(NamedTuple):
-    """A box whose metric counts its calls, the surrogate every seed starts from, and the calls that took."""
+    """A box whose metric counts its calls, the surrogate loss all seeds start from, and the calls it took to fit."""
 
     box: ModuleType
     metric: Metric
@@ -84,8 +79,9 @@ class Taught(NamedTuple):
     calls: int
 
 
+@lru_cache(maxsize=1)
 def teach(name: str, method: str = "sl-r", recipe: Recipe = RECIPE) -> Taught:
-    """Load a box and fit its universal surrogate; nothing is known of its metric before."""
+    """Load a box and fit its universal surrogate, from an empty cache."""
     box = box_of(name)
     counter = Counted(box.metric.function.fn)
     function = replace(box.metric.function, fn=counter)
@@ -98,7 +94,7 @@ def teach(name: str, method: str = "sl-r", recipe: Recipe = RECIPE) -> Taught:
 
 
 def parts_of(box: ModuleType, seed: int, rows: dict[str, int]) -> dict[str, Rows]:
-    """Draw the table of a box, and scale its features by the rows trained on."""
+    """Draw the table of a box, and standardise its features by the training rows."""
     X, y, *columns = box.data(seed, sum(rows.values()))
     known = X[: rows["train"]]
     x = torch.as_tensor((X - known.mean(0)) / known.std(0), dtype=torch.float32)
@@ -108,7 +104,7 @@ def parts_of(box: ModuleType, seed: int, rows: dict[str, int]) -> dict[str, Rows
 
 
 def follow(loss: nn.Module, metric: Metric, parts: dict[str, Rows], recipe: Recipe, seed: int) -> tuple[Any, Selection]:
-    """Train by one loss; return the model kept, and the guard that chose it."""
+    """Train on one loss; return the selected model and its selection."""
     model = build_model(MODEL, parts["train"].x.shape[1], seed)
     guard = Selection(parts["validation"], metric, recipe)
     torch.manual_seed(seed)
@@ -118,14 +114,14 @@ def follow(loss: nn.Module, metric: Metric, parts: dict[str, Rows], recipe: Reci
 
 
 def value_of(model: Any, metric: Metric, parts: dict[str, Rows], repeats: int) -> float:
-    """Cut where the metric is best on validation rows, and judge the fresh rows as people know it."""
+    """Choose the threshold on validation rows, and return the value of the metric on fresh rows."""
     kept, fresh = (exact_scores(model, parts[part].x) for part in ("validation", "test"))
     shifted = fresh - best_threshold(metric, kept, parts["validation"].y)
     return float(np.mean([float(metric.value(metric(shifted, parts["test"].y))) for _ in range(repeats)]))
 
 
 def carry_out(taught: Taught, seed: int, recipe: Recipe = RECIPE, rows: dict[str, int] = ROWS) -> dict[str, Any]:
-    """Train for the metric and by the proxy, and count the calls of the first."""
+    """Train for the metric and on the proxy, and count the calls of the metric."""
     box, metric, counter, *_ = taught
     parts, repeats = parts_of(box, seed, rows), getattr(box, "repeats", 1)
     before = counter.calls
@@ -133,7 +129,7 @@ def carry_out(taught: Taught, seed: int, recipe: Recipe = RECIPE, rows: dict[str
     model, guard = follow(loss, metric, parts, recipe, seed)
     ours = value_of(model, metric, parts, repeats)
     calls = counter.calls - before - repeats
-    if box.proxy == "cross-entropy":  # the companion is the very run that cross-entropy alone would be
+    if box.proxy == "cross-entropy":  # the control is the same run as cross-entropy alone
         rival = deepcopy(model)
         rival.load_state_dict(guard.safe.state)
     else:
@@ -153,7 +149,7 @@ def carry_out(taught: Taught, seed: int, recipe: Recipe = RECIPE, rows: dict[str
 
 
 def copied(loss: nn.Module) -> Any:
-    """Return a surrogate loss of its own for one seed, which still counts calls where all seeds do."""
+    """Copy a surrogate loss for one seed; its metric, which counts the calls, stays the same object."""
     metric = loss.metric
     loss.metric = None
     own = deepcopy(loss)
@@ -174,25 +170,17 @@ def show(store: Store) -> None:
 
 
 def main() -> None:
-    parser = parser_of(__doc__, RESULTS)
+    parser = common.parser_of(__doc__, RESULTS)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--boxes", default=",".join(names()))
     asked = parser.parse_args()
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore")
+    seeds = range(asked.first, asked.first + asked.seeds)
+    runs = [{"box": name, "seed": seed} for name in asked.boxes.split(",") for seed in seeds]
     store = Store(asked.results)
-    seeds, boxes = range(asked.first, asked.first + asked.seeds), asked.boxes.split(",")
-    with work_bar() as report:
-        for number, name in enumerate([] if asked.report else boxes):
-            known = store.keys()
-            wanted = [run for seed in seeds if store.key(run := {"box": name, "seed": seed}) not in known]
-            taught = teach(name) if wanted else None
-            for run in wanted:
-                begun = time.perf_counter()
-                outcome = carry_out(taught, run["seed"])
-                store.add(run, {**outcome, "seconds": time.perf_counter() - begun, "command": command()})
-            report("boxes", number + 1, len(boxes))
+    common.run_missing(store, [] if asked.report else runs, lambda run: carry_out(teach(run["box"]), run["seed"]))
     show(store)
 
 

@@ -1,16 +1,13 @@
-"""Does it ever collapse? Two hundred short runs over all metrics, rare and common positives, small and large sets.
+"""Does training ever collapse? Two hundred short runs over all metrics: python -m studies.collapse.run [--runs 200]
 
-Every run draws its own table, prevalence (0.002 to 0.5), set size (50 to 2,000), model and metric by its seed. What
-counts is the loss on 20,000 fresh rows, at the start of the rounds and in the end: of the model the guard keeps, and of
-the very last one, which no guard has looked at. Noise is the standard error of the paired difference. Every run is
-stored as it is done; run again to continue.
-
-    python benchmarks/collapse.py [--runs 200]
+Every run draws its own table, prevalence (0.002 to 0.5), set size (50 to 2,000), model and metric by its seed. Compared
+are the losses on 20,000 fresh rows at the start of the rounds and at the end: of the model that was selected, and of
+the last one, which was not validated. Noise is the standard error of the paired difference. Every run is stored as it
+ends; run again to continue.
 """
 
 from __future__ import annotations
 
-import time
 import warnings
 from copy import deepcopy
 from pathlib import Path
@@ -23,26 +20,25 @@ from metricgrad.estimators.metric_estimator import make_loss
 from metricgrad.evaluation.store import Store
 from metricgrad.metrics.registry import builtin_metrics, get_metric
 from metricgrad.metrics.resampling import standard_error
-from metricgrad.reporting.progress import work_bar
 from metricgrad.training.data import Rows
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import Recipe
 from metricgrad.training.selection import Selection, scores_of
 from metricgrad.training.trainer import train
-from studies.common import command, parser_of
+from studies import common
 
-RESULTS = Path(__file__).parents[2] / "results" / "collapse.jsonl"
+RESULTS = common.RESULTS / "collapse.jsonl"
 ROWS = {"train": 8_000, "validation": 4_000, "test": 20_000}
 FEATURES = 10
 MODELS = {"linear": 0.01, "small": 0.003, "mlp": 0.001}
 AT_ZERO = ("precision", "recall")
 """Metrics that some threshold always satisfies, so that they are trained and judged at zero."""
 NOISE = 3.0
-"""Standard errors: two hundred comparisons of nothing would exceed it 0.3 times."""
+"""Standard errors: two hundred comparisons without any effect would exceed them 0.3 times."""
 
 
 def case(seed: int) -> dict[str, Any]:
-    """Return what a run is made of; every metric and model comes in turn."""
+    """Return the settings of a run; every metric and model comes in turn."""
     drawn = np.random.default_rng(seed)
     metrics = [metric.name for metric in builtin_metrics()]
     return {
@@ -67,7 +63,7 @@ def tables(run: dict[str, Any]) -> dict[str, Rows]:
 
 
 def carry_out(run: dict[str, Any]) -> dict[str, Any]:
-    """Train, and compare the kept model and the last one with the start."""
+    """Train, and compare the selected model and the last one with the start."""
     parts, metric = tables(run), get_metric(run["metric"])
     recipe = Recipe(
         warmup=300,
@@ -103,38 +99,25 @@ def carry_out(run: dict[str, Any]) -> dict[str, Any]:
 
 def show(path: Path) -> None:
     found = list(Store(path))
-    for name, title in (("kept", "the model kept"), ("last", "the last model, unguarded")):
+    for name, title in (("kept", "the selected model"), ("last", "the last model, not validated")):
         rises = np.array([r[name] - r["start"] for r in found])
         errors = np.array([r[f"{name}_error"] for r in found])
         z = np.divide(rises, errors, out=np.zeros_like(rises), where=errors > 0)
-        worst = found[int(z.argmax())]
         print(
-            f"{title}: {len(found)} runs, {int((z > NOISE).sum())} worse than the start by more than {NOISE:g} ", end=""
+            f"{title}: {len(found)} runs, {int((z > NOISE).sum())} worse than the start by more than {NOISE:g} "
+            f"standard errors, {int((z > 1).sum())} by more than one, {int((z < -1).sum())} better by more than one; "
+            f"largest rise {rises.max():.4f}, largest in errors {z.max():.1f} ({found[int(z.argmax())]['run']})"
         )
-        print(
-            f"standard errors, {int((z > 1).sum())} by more than one, {int((z < -1).sum())} better by more than one; ",
-            end="",
-        )
-        print(f"largest rise {rises.max():.4f}, largest in errors {z.max():.1f} ({worst['run']})")
-    print(f"the surrogate's model was kept in {sum(r['followed'] for r in found)} of {len(found)} runs")
+    print(f"the surrogate's model was selected in {sum(r['followed'] for r in found)} of {len(found)} runs")
 
 
 def main() -> None:
-    parser = parser_of(__doc__, RESULTS)
+    parser = common.parser_of(__doc__, RESULTS)
     parser.add_argument("--runs", type=int, default=200)
     asked = parser.parse_args()
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore")
-    store = Store(asked.results)
-    known = store.keys()
-    with work_bar() as report:
-        for seed in [] if asked.report else range(asked.runs):
-            run = case(seed)
-            if store.key(run) not in known:
-                begun = time.perf_counter()
-                outcome = carry_out(run)
-                store.add(run, {**outcome, "seconds": time.perf_counter() - begun, "command": command()})
-            report("runs", seed + 1, asked.runs)
+    common.run_missing(Store(asked.results), [] if asked.report else [case(s) for s in range(asked.runs)], carry_out)
     show(asked.results)
 
 

@@ -1,4 +1,4 @@
-"""Write docs/ranking.md from what `benchmarks/ranking.py` stored, and from nothing else."""
+"""Write docs/ranking.md from results/ranking: python -m studies.ranking.page"""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import pandas as pd
 
 from metricgrad.evaluation.store import Store
 from metricgrad.metrics.registry import get_metric
+from studies.common import DOCS, markdown, versions
+from studies.common import RESULTS as FOLDER
 
-ROOT = Path(__file__).parents[2]
-RESULTS = ROOT / "results" / "ranking.jsonl"
-PAGE = ROOT / "docs" / "ranking.md"
+RESULTS, PAGE = FOLDER / "ranking.jsonl", DOCS / "ranking.md"
 OURS, TREES = "sl-r", "lightgbm"
 BY_HAND = ("ranknet", "listnet", "lambdarank")
-SAID = {OURS: "metricgrad", "ranknet": "RankNet", "listnet": "ListNet", "lambdarank": "LambdaRank", TREES: "LightGBM"}
+LABELS = {OURS: "metricgrad", "ranknet": "RankNet", "listnet": "ListNet", "lambdarank": "LambdaRank", TREES: "LightGBM"}
 CELL = ["dataset", "metric", "model"]
 EXAMPLE = """```python
 import numpy as np
@@ -40,15 +40,15 @@ def losses(path: Path) -> pd.DataFrame:
     return pd.concat([others, *beside]).pivot_table(index=[*CELL, "seed"], columns="method", values="loss")
 
 
-def compared(frame: pd.DataFrame, rivals: tuple[str, ...]) -> pd.DataFrame:
-    """Compare with the best of some rivals in every cell, over the seeds all have: positive is better than it.
+def compared(frame: pd.DataFrame, baselines: tuple[str, ...]) -> pd.DataFrame:
+    """Compare with the best of some baselines in every cell, over the seeds all have; positive is better than it.
 
-    The best is the one with the least mean test loss: chosen in hindsight, which favours it.
+    The best has the lowest mean test loss: it is chosen in hindsight, which favours it.
     """
-    whole = frame[[OURS, *rivals]].dropna()
+    whole = frame[[OURS, *baselines]].dropna()
     found = []
     for cell, own in whole.groupby(level=CELL):
-        best = min(rivals, key=lambda rival: own[rival].mean())
+        best = min(baselines, key=lambda baseline: own[baseline].mean())
         saved = own[best] - own[OURS]
         error = float(saved.sem()) if len(saved) > 1 else 0.0
         found.append((*cell, best, float(saved.mean()), error, len(saved)))
@@ -56,30 +56,24 @@ def compared(frame: pd.DataFrame, rivals: tuple[str, ...]) -> pd.DataFrame:
 
 
 def worse(found: pd.DataFrame) -> pd.DataFrame:
-    """Return the cells that lose more by more than one standard error over seeds."""
+    """Return the cells that are worse by more than one standard error over seeds."""
     return found[found["difference"] < -found["error"] - 1e-12]
 
 
 def value_table(frame: pd.DataFrame) -> str:
-    """Write the mean value of every method in every cell, and the difference from the best loss made by hand."""
-    means, by_hand = frame.groupby(level=CELL).mean(), compared(frame, BY_HAND)
-    lines = [
-        f"| data | metric | model | {' | '.join(SAID.values())} | against the best by hand |",
-        "|---|---|---|" + "---:|" * (len(SAID) + 1),
-    ]
-    for cell, own in means.iterrows():
+    """Write the mean value of every method in every cell, and the difference from the best hand-made loss."""
+    by_hand, rows = compared(frame, BY_HAND), []
+    for cell, own in frame.groupby(level=CELL).mean().iterrows():
         dataset, name, model = cell
-        metric = get_metric(name)
-        values = [f"{metric.value(own[method]):.4f}" for method in SAID]
-        against = by_hand.loc[cell]
-        shown = f"{against['difference']:+.4f} ± {against['error']:.4f}"
-        lines.append(f"| {dataset} | {metric.label} | {model} | {' | '.join(values)} | {shown} |")
-    return "\n".join(lines)
+        metric, best = get_metric(name), by_hand.loc[cell]
+        values = [f"{metric.value(own[method]):.4f}" for method in LABELS]
+        rows.append([dataset, metric.label, model, *values, f"{best['difference']:+.4f} ± {best['error']:.4f}"])
+    return markdown(["data", "metric", "model", *LABELS.values(), "against the best hand-made"], rows, left=3)
 
 
-def against(frame: pd.DataFrame, rivals: tuple[str, ...], name: str) -> str:
-    """Say how it fares against some rivals, and where it is worse."""
-    found = compared(frame, rivals)
+def against(frame: pd.DataFrame, baselines: tuple[str, ...], name: str) -> str:
+    """Write the comparison with some baselines, and where it is worse."""
+    found = compared(frame, baselines)
     bad = worse(found)
     better = int((found["difference"] > found["error"] + 1e-12).sum())
     cells = [
@@ -88,39 +82,39 @@ def against(frame: pd.DataFrame, rivals: tuple[str, ...], name: str) -> str:
     ]
     where = f": {', '.join(cells)}" if cells else ""
     return (
-        f"- Against {name}: {found['difference'].mean():+.4f} on average; better by more than a standard error in "
+        f"- Against {name}: {found['difference'].mean():+.4f} on average; better by more than one standard error in "
         f"{better} of {len(found)} cells, worse by more than one in {len(bad)}{where}."
     )
 
 
 def page(path: Path = RESULTS) -> str:
-    """Write the page; every number on it comes from the results."""
+    """Return the page; every number on it comes from the results."""
     frame, records = losses(path), list(Store(path))
     ours = [record for record in records if record["run"]["method"] == OURS]
     followed = sum(record["followed"] for record in ours) / len(ours)
     cosines = pd.Series([record["cosine"] for record in ours], dtype=float)
     seeds = sorted({record["run"]["seed"] for record in records})
-    made = sorted({f"metricgrad {r['made_by']['metricgrad']}, {r['made_by']['date']}" for r in records})
     return f"""# Ranking
 
-`MetricRanker` orders the documents of a query by a model that is trained for the metric of the order. A set is a query;
+`MetricRanker` trains a model that orders the documents of a query, directly for a ranking metric. A set is a query, and
 its documents have grades.
 
 {EXAMPLE}
 
 Metrics: `ndcg(k)` (gain 2^grade - 1, discount log2(1 + rank)), `map` and `mrr` (every grade above 0 is relevant) and
-`err(max_grade)`. Documents of equal score count as in random order: the value is the average over all orders of ties. A
-query whose documents all have one grade tells nothing and is left out of training and of means; scikit-learn counts one
-without relevant documents as the worst, LightGBM as the best, so that their means differ from ours by a constant.
+`err(max_grade)`. Documents with equal scores count as in random order: the value is the average over all orders of
+ties. A query whose documents all have one grade is not informative and is left out of training and of means;
+scikit-learn scores a query without relevant documents as the worst, LightGBM as the best, so their means differ from
+ours by a constant.
 
-Methods: `"sl-r"`, which learns the loss and keeps LambdaRank's model unless its own wins on validation queries by more
-than a standard error; `"lambdarank"`, `"listnet"` and `"ranknet"`, followed by the same trainer after the same start.
+Methods: `"sl-r"`, which learns the loss and keeps LambdaRank's model unless its own validation gain exceeds one
+standard error; `"lambdarank"`, `"listnet"` and `"ranknet"`, trained in the same way from the same start.
 
 ## Does it help?
 
 Mean over seeds {seeds[0]} to {seeds[-1]} on test queries (split 60/20/20 by query), higher is better. The last column
-is the mean gain over the best of the three hand-made losses in that cell, chosen in hindsight, and its standard error
-over seeds. The model of LightGBM (lambdarank) is trees in either row.
+is the mean gain over the best of the three hand-made losses in that cell, chosen in hindsight, with its standard error
+over seeds. LightGBM (lambdarank) trains trees, the same in both rows.
 
 {value_table(frame)}
 
@@ -129,13 +123,20 @@ over seeds. The model of LightGBM (lambdarank) is trees in either row.
 {against(frame, ("listnet",), "ListNet")}
 {against(frame, ("ranknet",), "RankNet")}
 {against(frame, (TREES,), "LightGBM's lambdarank")}
-- The learned loss was kept in {followed:.0%} of the runs, LambdaRank's model in the others. At the end the cosine
-  between the surrogate's gradient and that of the smoothed metric was {cosines.median():.2f} in the median run.
+- The learned loss was kept in {followed:.0%} of the runs, LambdaRank's model in the others. At the end of training the
+  median cosine between the surrogate's gradient and that of the smoothed metric was {cosines.median():.2f}.
 
-Where a single seed differs, the mean is off by exactly one standard error, and is counted neither way.
+Where only one seed differs, the mean is off by exactly one standard error and is counted neither way.
 
-The tables are small: some fifty queries choose a checkpoint and some fifty judge it, so that differences below 0.01
-mean little.
+The tables are small: about fifty queries for validation and fifty for testing, so differences below 0.01 mean little.
 
-Made by `{ours[-1]["command"]}` ({"; ".join(made)}); runs are stored in `results/ranking.jsonl`.
+Made by `{ours[-1]["command"]}` ({versions(records)}); runs are stored in `results/ranking.parquet`.
 """
+
+
+def main() -> None:
+    PAGE.write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

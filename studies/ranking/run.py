@@ -1,21 +1,14 @@
-"""Does it rank better? SL-R against RankNet, ListNet, LambdaRank and LightGBM's lambdarank, on held-out queries.
+"""Does it rank better? SL-R against RankNet, ListNet, LambdaRank and LightGBM: python -m studies.ranking.run
 
-Two public tables of queries, four metrics, two models, five seeds. Queries are split 60/20/20, and those whose
-documents all have one grade are left out, for they tell nothing. Every loss has the same steps and the same start, and
-its checkpoint (LightGBM: its number of trees) is chosen on the validation queries by the metric it is judged by. Every
-run is stored as it is done; run again to continue.
-
-    METRICGRAD_DATA=... python benchmarks/ranking.py [--seeds 5] [--datasets mq2008] [--report]
-
-Writes docs/ranking.md from what is stored in the end.
+Reads METRICGRAD_DATA. Two public tables of queries, four metrics, two models, five seeds. Queries are split 60/20/20;
+those whose documents all have one grade are left out. Every loss has the same steps and the same start, and its
+checkpoint (LightGBM: its number of trees) is chosen on the validation queries by the metric under test. Every run is
+stored as it ends; run again to continue. Writes docs/ranking.md at the end.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
-import shlex
-import sys
 import time
 import warnings
 from collections.abc import Iterator
@@ -40,6 +33,7 @@ from metricgrad.training.recipe import Recipe, get_recipe
 from metricgrad.training.selection import Selection, loss_of, scores_of
 from metricgrad.training.splits import split
 from metricgrad.training.trainer import train
+from studies.common import command, parser_of
 from studies.ranking.page import PAGE, RESULTS, page
 
 DATASETS = ("mq2008", "lambdarank_example")
@@ -49,13 +43,13 @@ RATES = {"linear": 0.01, "mlp": 0.001}
 TREES = "lightgbm"
 METHODS = ("sl-r", *QUERY_LOSSES, TREES)
 FIRST_SEED = 100
-"""Seeds no choice was made on."""
-MOST, LEAF = 300, 0.05
-"""Trees at most, and how much of a leaf is taken."""
+"""No choice was made on these seeds."""
+MAX_TREES, TREE_RATE = 300, 0.05
+"""Most trees, and their learning rate."""
 
 
 class Parts(NamedTuple):
-    """Queries to train on, to choose on and to judge by."""
+    """Training, validation and test queries."""
 
     train: Rows
     validation: Rows
@@ -63,7 +57,7 @@ class Parts(NamedTuple):
 
 
 def parts_of(dataset: str, seed: int, folder: Path) -> Parts:
-    """Read a table and split its telling queries; features are scaled by those that are not judged."""
+    """Read a table and split its informative queries; features are standardised by training and validation queries."""
     table = pd.read_parquet(folder / f"{dataset}.parquet")
     grades = table["target"].to_numpy(np.float32)
     queries = [rows for rows in queries_of(len(table), qid=table["query"]) if np.ptp(grades[rows])]
@@ -83,26 +77,26 @@ def _rows(x: np.ndarray, grades: np.ndarray, queries: list[np.ndarray]) -> Rows:
 
 
 class Guards(Selection):
-    """A guard for each of several metrics, so that a loss made by hand is followed once for all of them."""
+    """A selection for each of several metrics, so that a hand-made loss is trained once for all of them."""
 
     def __init__(self, validation: Rows, metrics: list[Metric], recipe: Recipe) -> None:
         super().__init__(validation, metrics[0], recipe)
         self.each = [Selection(validation, metric, recipe) for metric in metrics]
 
     def check(self, model: nn.Module, bold: bool, scores: Tensor | None = None) -> tuple[float, bool]:
-        """Have every guard look at the same scores."""
+        """Check the same scores in every selection."""
         scores = scores_of(model, self.validation.x) if scores is None else scores
         first, *_ = [guard.check(model, bold, scores) for guard in self.each]
         return first
 
     def restore(self, model: nn.Module, learned: bool) -> None:
-        """Leave the model as it is: every guard has its own to keep."""
+        """Leave the model as it is: every selection keeps its own."""
         for guard in self.each:
             guard.verdict = guard.choose(learned)
 
 
 def follow(method: str, metrics: list[Metric], model: str, parts: Parts, seed: int) -> Iterator[dict[str, Any]]:
-    """Train one model, and yield what the best one by each metric loses."""
+    """Train one model, and yield the losses of the best checkpoint by each metric."""
     recipe = get_recipe("queries", learning_rate=RATES[model])
     network = build_model(model, parts.train.x.shape[1], seed)
     torch.manual_seed(seed)
@@ -124,14 +118,14 @@ def follow(method: str, metrics: list[Metric], model: str, parts: Parts, seed: i
 
 
 def grow(metrics: list[Metric], parts: Parts, seed: int) -> Iterator[dict[str, Any]]:
-    """Grow trees by LightGBM's lambdarank, and yield what the best number of them by each metric loses."""
+    """Fit LightGBM's lambdarank, and yield the loss of the best number of trees by each metric."""
     sizes = (parts.train.members >= 0).sum(-1).numpy()
-    how = {"objective": "lambdarank", "learning_rate": LEAF, "num_threads": 1, "seed": seed, "verbosity": -1}
-    trees = lightgbm.train(how, lightgbm.Dataset(parts.train.x.numpy(), parts.train.y.numpy(), group=sizes), MOST)
+    how = {"objective": "lambdarank", "learning_rate": TREE_RATE, "num_threads": 1, "seed": seed, "verbosity": -1}
+    trees = lightgbm.train(how, lightgbm.Dataset(parts.train.x.numpy(), parts.train.y.numpy(), group=sizes), MAX_TREES)
     for metric in metrics:
         found = {
             count: loss_of(metric, parts.validation, grown(trees, parts.validation.x, count))
-            for count in range(5, MOST + 1, 5)
+            for count in range(5, MAX_TREES + 1, 5)
         }
         best = min(found, key=found.__getitem__)
         loss = loss_of(metric, parts.test, grown(trees, parts.test.x, best))
@@ -144,7 +138,7 @@ def grown(trees: lightgbm.Booster, x: Tensor, count: int) -> Tensor:
 
 
 def jobs(datasets: list[str], seeds: int) -> Iterator[dict[str, Any]]:
-    """Yield what is trained at once: a learned loss for one metric, any other for all of them; trees are one model."""
+    """Yield the jobs: a learned loss has one metric, any other loss and LightGBM all of them."""
     for seed in range(FIRST_SEED, FIRST_SEED + seeds):
         for dataset in datasets:
             yield {"dataset": dataset, "seed": seed, "model": "trees", "method": TREES, "metrics": METRICS}
@@ -155,8 +149,8 @@ def jobs(datasets: list[str], seeds: int) -> Iterator[dict[str, Any]]:
                     yield {"dataset": dataset, "seed": seed, "model": model, "method": "sl-r", "metrics": (metric,)}
 
 
-def carry_out(job: dict[str, Any], store: Store, folder: Path, command: str) -> None:
-    """Do a job and store a record for each of its metrics."""
+def carry_out(job: dict[str, Any], store: Store, folder: Path) -> None:
+    """Carry out a job and store a record for each of its metrics."""
     begun = time.perf_counter()
     metrics, parts = [get_metric(name) for name in job["metrics"]], parts_of(job["dataset"], job["seed"], folder)
     if job["method"] == TREES:
@@ -164,31 +158,29 @@ def carry_out(job: dict[str, Any], store: Store, folder: Path, command: str) -> 
     else:
         found = follow(job["method"], metrics, job["model"], parts, job["seed"])
     for run, outcome in zip(runs_of(job), list(found), strict=True):
-        store.add(run, {**outcome, "seconds": (time.perf_counter() - begun) / len(metrics), "command": command})
+        store.add(run, {**outcome, "seconds": (time.perf_counter() - begun) / len(metrics), "command": command()})
 
 
 def runs_of(job: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the runs that a job does, by which they are stored."""
+    """Return the runs of a job, as they are stored."""
     plain = {key: value for key, value in job.items() if key != "metrics"}
     return [{**plain, "metric": metric} for metric in job["metrics"]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = parser_of(__doc__, RESULTS)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--datasets", default=",".join(DATASETS))
-    parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--report", action="store_true", help="only write the page, from what is stored")
     asked = parser.parse_args()
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore")
-    store, command = Store(asked.results), shlex.join(["python", "benchmarks/ranking.py", *sys.argv[1:]])
+    store = Store(asked.results)
     todo = [] if asked.report else list(jobs(asked.datasets.split(","), asked.seeds))
     known = store.keys()
     with work_bar() as report:
         for done, job in enumerate(todo):
             if any(store.key(run) not in known for run in runs_of(job)):
-                carry_out(job, store, Path(os.environ["METRICGRAD_DATA"]) / "extra", command)
+                carry_out(job, store, Path(os.environ["METRICGRAD_DATA"]) / "extra")
             report("runs", done + 1, len(todo))
     text = page(asked.results)
     if asked.results == RESULTS:

@@ -72,7 +72,7 @@ def attempt(work: Path, seed: int, case: int) -> Mapping[str, Any]:
 
 
 def wrong_with(model: TableClassifier) -> str | None:
-    """Say what is wrong with the predictions of a loaded model, or return None."""
+    """Return what is wrong with the predictions of a loaded model, or None."""
     frame = small_table(5, seed=1)
     scores, labels = model.decision_function(frame), model.predict(frame)
     if scores.shape != (5,) or not np.isfinite(scores).all():

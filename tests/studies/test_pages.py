@@ -18,13 +18,14 @@ from studies.ablations import run as ablations
 from studies.black_boxes import page as boxes
 from studies.reproduction import page as reproduction
 from studies.when_it_helps import page as when
-from studies.win import run as win
+from studies.win import gains as win
+from studies.win.run import METRICS
 
 ROOT = Path(__file__).parents[2]
 
 
 def test_the_readme_has_what_is_stored() -> None:
-    part = when.readme_part(win.losses(win.RESULTS), Store(when.SIZES / "runs.jsonl").exists)
+    part = when.readme_part(win.losses(when.RESULTS), Store(when.SIZES / "runs.jsonl").exists)
     text = (ROOT / "README.md").read_text("utf-8")
     assert when.in_place(text, "win", part) == text
 
@@ -73,14 +74,14 @@ def frame(ours: list[float], theirs: list[float]) -> pd.DataFrame:
     return pd.DataFrame({"sl-r": ours, "cross-entropy": theirs}, index=index)
 
 
-def test_a_gain_is_the_share_of_the_rivals_mean_loss_that_is_saved() -> None:
+def test_a_gain_is_the_share_of_the_baselines_mean_loss_that_is_saved() -> None:
     (cell,) = win.gains(frame([0.1, 0.2, 0.15], [0.2, 0.3, 0.25])).itertuples()
     assert cell.gain == pytest.approx(0.1 / 0.25)
     assert cell.difference == pytest.approx(0.1)
     assert cell.seeds == 3
 
 
-def test_where_a_rival_loses_nothing_any_loss_is_all_of_it() -> None:
+def test_any_loss_counts_in_full_where_the_baseline_has_none() -> None:
     assert win.gains(frame([0.0, 0.1], [0.0, 0.0]))["gain"].item() == -1
     assert win.gains(frame([0.0, 0.0], [0.0, 0.0]))["gain"].item() == 0
     assert win.gains(frame([0.9, 0.9], [0.1, 0.1]))["gain"].item() == -1
@@ -120,12 +121,12 @@ def test_a_cell_in_which_cross_entropy_loses_nothing_leaves_nothing_to_save() ->
     assert when.in_hindsight(losses).item() == 0
 
 
-# ---- nothing is said of what is not stored -------------------------------------------------------------------------
+# ---- nothing is mentioned that is not stored -------------------------------------------------------------------------
 
 
 def every_metric(seeds: int, **methods: float) -> pd.DataFrame:
     cells = pd.MultiIndex.from_product(
-        [("a9a", "susy"), win.METRICS, ("linear", "small"), range(seeds)], names=["dataset", "metric", "model", "seed"]
+        [("a9a", "susy"), METRICS, ("linear", "small"), range(seeds)], names=["dataset", "metric", "model", "seed"]
     )
     losses = {"sl-r": 0.1, "cross-entropy": 0.2, **{name.replace("_", "-"): loss for name, loss in methods.items()}}
     return pd.DataFrame(losses, index=cells).sort_index()
@@ -133,19 +134,19 @@ def every_metric(seeds: int, **methods: float) -> pd.DataFrame:
 
 def test_the_published_recipe_is_described_where_it_was_run() -> None:
     without, with_it = every_metric(2), every_metric(2, sl_published=0.3)
-    assert "as published" not in when.rival_part(without)
-    assert when.rival_part(with_it).count("SL as published") == 2  # in words, and in the table
+    assert "as published" not in when.baseline_part(without)
+    assert when.baseline_part(with_it).count("SL as published") == 2  # in words, and in the table
     assert "the paper's own recipe" not in when.readme_part(without, sizes=False)
-    assert "against the paper's own recipe, how" in when.readme_part(with_it, sizes=False)
+    assert "against the paper's own recipe, with" in when.readme_part(with_it, sizes=False)
 
 
 def test_sizes_trees_and_other_losses_are_named_where_they_were_run() -> None:
     alone = when.readme_part(every_metric(2), sizes=False)
     assert "size" not in alone
     assert "against" not in alone
-    assert "tree" not in when.rival_part(every_metric(2))
+    assert "tree" not in when.baseline_part(every_metric(2))
     full = " ".join(when.readme_part(every_metric(2, focal=0.3, aucm=0.3, lightgbm=0.1), sizes=True).split())
-    assert "By dataset, prevalence and size, against two more hand-made losses and LightGBM, how" in full
+    assert "By dataset, prevalence and size, against two more hand-made losses and LightGBM, with" in full
 
 
 def test_seeds_are_one_number_only_if_all_cells_have_as_many() -> None:
@@ -165,7 +166,7 @@ def test_the_readme_names_the_worst_cell() -> None:
 
 
 def test_gains_by_size_are_of_the_same_cells_and_seeds_at_every_size(tmp_path: Path) -> None:
-    folders = {2_000: tmp_path / "sizes", win.ROWS: tmp_path / "win"}
+    folders = {2_000: tmp_path / "sizes", win.MAX_ROWS: tmp_path / "win"}
     for rows, folder in folders.items():
         for seed in (100, 101, 102):
             for dataset, ours, theirs in (("a9a", 0.1, 0.2), ("susy", rows / 100_000, 0.8), ("skin", 0.1, 0.2)):
@@ -176,18 +177,18 @@ def test_gains_by_size_are_of_the_same_cells_and_seeds_at_every_size(tmp_path: P
                 test = {"rows": {"train": 60, "validation": 20, "test": 12 if dataset == "a9a" else rows}}
                 add(Store(folder / "runs.jsonl"), run(dataset, "f1", "sl-r", seed, **how), ours, **test)
                 add(Store(folder / "runs.jsonl"), run(dataset, "f1", "cross-entropy", seed, **how), theirs, **test)
-    found = when.size_gains(folders[win.ROWS], folders[2_000])
+    found = when.size_gains(folders[win.MAX_ROWS], folders[2_000])
     assert found["gain"].droplevel(["metric", "model"]).to_dict() == pytest.approx(
         {(2_000, "a9a"): 0.5, (2_000, "susy"): 0.975, (60_000, "a9a"): 0.5, (60_000, "susy"): 0.25}
     )
-    rare = when.rare_rows([*when.read_records(folders[2_000]), *when.read_records(folders[win.ROWS])])
+    rare = when.rare_rows([*when.read_records(folders[2_000]), *when.read_records(folders[win.MAX_ROWS])])
     text = " ".join(when.size_part(found, rare, {"a9a": 0.24, "susy": 0.46, "skin": 0.79}).split())
-    assert "at every size (2 a cell). A first look: too few seeds to conclude from. In brackets: fewer than ten" in text
+    assert "at every size (2 a cell). Preliminary: too few seeds to conclude from. In brackets: fewer than ten" in text
     assert "| a9a | (+50.0%) | (+50.0%) | | susy | +97.5% | +25.0% | | **mean** | **+97.5%** | **+25.0%** |" in text
 
 
 def tried(losses: dict[str, tuple[float, float]], dataset: str = "a") -> list[tuple[dict, dict]]:
-    """What is stored of trials: control and surrogate of each variant, as they lose on the half that judges."""
+    """Return trials as they are stored: the losses of control and surrogate of each variant."""
     return [
         (
             {"dataset": dataset, "model": "linear", "seed": 10, "variant": variant},
@@ -212,7 +213,7 @@ def test_a_part_is_worth_what_is_lost_without_it(tmp_path: Path) -> None:
     assert "no noise on refined scores | -37.5% | -75.0% | 0 : 2 |" in when.part_table(table)
 
 
-def test_a_short_run_that_ended_worse_is_told() -> None:
+def test_a_short_run_that_ended_worse_is_described() -> None:
     fine = {
         "run": {"seed": 1, "metric": "f1", "model": "small", "prevalence": 0.005},
         "start": 0.5,
@@ -223,7 +224,7 @@ def test_a_short_run_that_ended_worse_is_told() -> None:
         "followed": False,
     }
     text = " ".join(when.short_part([fine, {**fine, "kept": 0.81}, {**fine, "last": 0.79}]).split())
-    assert "**1 of 3** models kept is worse by more than three standard errors, and 0 of the very last ones" in text
+    assert "**1 of 3** selected models is worse by more than three standard errors, and 0 of the last models" in text
     assert "Seed 1: F1, 30 units, about 20 positive validation rows" in text
     assert "Seed" not in when.short_part([fine])
 
@@ -246,7 +247,7 @@ def test_the_summary_counts_runs_that_were_kept_and_names_the_largest_losses(tmp
         verdict = {"followed": loss != 0.2, "gain": 0.0, "error": None}
         add(Store(tmp_path / "runs.jsonl"), run(dataset, metric, "sl-r", seed, model=model), loss, verdict=verdict)
     text = " ".join(when.summary(losses, when.read_records(tmp_path)).split())
-    assert "kept the surrogate's model in 1% of the runs" in text
+    assert "surrogate's model was selected in 1% of the runs" in text
     assert "lower than cross-entropy's in 50% of the runs and higher in 50%." in text
     assert "seeds: 0 of 32 cells; where" in text
     assert "The largest losses: susy/AUC/30 units -20.0%." in text
@@ -277,7 +278,7 @@ def of_a_box(seed: int, ours: float, proxy: float, higher: bool, box: str = "one
 
 
 @pytest.mark.parametrize("higher", [True, False])
-def test_a_gain_of_a_box_is_positive_where_people_would_say_better(higher: bool) -> None:
+def test_a_gain_of_a_box_is_positive_where_it_is_better(higher: bool) -> None:
     sign = 1 if higher else -1
     gains = (0.1, 0.3, -0.1, 0.0, 0.2)
     records = [of_a_box(seed, 0.5 + sign * gain, 0.5, higher) for seed, gain in enumerate(gains)]
@@ -288,7 +289,7 @@ def test_a_gain_of_a_box_is_positive_where_people_would_say_better(higher: bool)
     assert (row.won, row.lost, row.calls) == (3, 1, 104)
     shown = boxes.table(found).splitlines()[-1]
     assert "+0.100 ± 0.071" in shown
-    assert ("(low is good)" in shown) is not higher
+    assert ("(lower is better)" in shown) is not higher
     assert "0.500 (balanced)" in shown
 
 
@@ -300,4 +301,4 @@ def test_what_the_surrogate_gains_in_a_loop_is_paired_by_seed() -> None:
     assert best == "Best on average: surrogate."
     assert plain == "| plain | 0.5333 | +0.1000 ± 0.0577 | 2 : 0 |"
     assert ours == "| surrogate | 0.6333 |  |  |"
-    assert boxes.loop_table(records[:2], "a") == "Still to be run."
+    assert boxes.loop_table(records[:2], "a") == "Not run yet."
