@@ -1,12 +1,11 @@
-"""The runtime section of the paper, measured: T (K_alpha (Q_alpha + Q_beta) + K_beta Q_beta).
+"""The runtime formula of the paper, measured: python -m benchmarks.speed.complexity
 
-Each of the five is varied alone from the paper's own values, on sets of 100 rows, one thread; processor time.
-`python benchmarks/complexity.py` stores results/benchmarks/complexity.json and draws docs/images/runtime.png.
+T (K_alpha (Q_alpha + Q_beta) + K_beta Q_beta): each of the five is varied alone from the paper's values, on sets of 100
+rows, one thread, in processor time. Also draws docs/images/runtime.png.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -22,7 +21,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from scipy.optimize import nnls
 from torch import nn
 
-from benchmarks.speed.measuring import in_turns, made_up_table, own_word, store, stored
+from benchmarks.speed.measuring import in_turns, made_up_table, parser_of, self_timed, store, stored
 from metricgrad.surrogate.loss import SurrogateLoss
 from metricgrad.surrogate.network import CONSTRUCTIONS
 from metricgrad.training.data import Rows
@@ -44,12 +43,12 @@ VARIED: Mapping[str, Sequence[int]] = {
     "model": (1, 2, 4, 8),
     "loss": (1, 2, 4, 8),
 }
-"""Rounds, steps, and by how much every layer of the networks is wider than the paper's."""
+"""Rounds, steps, and the width of every layer as a multiple of the paper's."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One training: rounds, steps of both kinds in a round, and how many times wider both networks are."""
+    """One training: rounds, steps of both kinds in a round, and width factors of both networks."""
 
     rounds: int = 20
     model_steps: int = 3
@@ -72,7 +71,7 @@ class Case:
         return tuple(sum(p.numel() for p in net.parameters()) for net in (model, loss.surrogate))  # type: ignore[return-value]
 
     def seconds(self, rows: Rows) -> float:
-        """Return the processor time of the rounds, without the first, in which memory is found, and the last look."""
+        """Return the processor time of the rounds, without the first, which allocates memory, and the last check."""
         kept = {"rounds": self.rounds + 2, "model_steps": self.model_steps, "surrogate_steps": self.surrogate_steps}
         recipe = replace(RECIPES["paper"], refine_mode="eval", check_every=10**9, **kept)
         model, loss = self.networks()
@@ -85,7 +84,7 @@ class Case:
 
 
 def formula(case: Mapping[str, Any]) -> float:
-    """Return what the paper's formula counts."""
+    """Return the value of the paper's formula."""
     q_alpha, q_beta = case["parameters"]
     return float(case["rounds"] * (case["model_steps"] * (q_alpha + q_beta) + case["surrogate_steps"] * q_beta))
 
@@ -112,7 +111,7 @@ def measure(repeats: int) -> list[dict[str, Any]]:
     named = {f"{name}={value}": Case(**{name: value}) for name, values in VARIED.items() for value in values}
     distinct = {str(case): case for case in named.values()}
     timed = {name: partial(case.seconds, rows) for name, case in distinct.items()}
-    times = in_turns(timed, repeats, timed=own_word, what="trainings")
+    times = in_turns(timed, repeats, timed=self_timed, what="trainings")
     least = {name: min(found) for name, found in times.items()}  # whatever else runs only adds to it
     return [
         {"varied": name.split("=")[0], **vars(case), "parameters": case.parameters(), "seconds": least[str(case)]}
@@ -185,8 +184,7 @@ def draw(record: Mapping[str, Any]) -> Figure:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=3)
+    parser = parser_of(__doc__, repeats=3)
     asked = parser.parse_args()
     torch.set_num_threads(1)
     store(NAME, [], cases=measure(asked.repeats))

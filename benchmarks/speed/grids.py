@@ -1,23 +1,21 @@
-"""How long the runs of a block of Table 2 take: as a fleet, one after the other, and in parallel processes.
+"""Runs of a block of Table 2 as a fleet, one after the other, and in processes: python -m benchmarks.speed.grids
 
-Seven metrics, three modes, one dataset, one seed: 21 models. All three ways train the very same models (tests hold a
-member of a fleet to what it would be alone); the budget `quick` is cut to a share of its steps to keep it short.
-Compared is processor time, which for one thread is what one waits for on an idle machine; for processes also by the
-clock, in which starting them counts.
+Seven metrics, three modes, one dataset, one seed: 21 models. All three ways train the same models (tests hold a member
+of a fleet to the model it would be alone); the budget `quick` is shortened to a share of its steps. Processor time is
+compared, which for one thread is the waiting time on an idle machine; for processes also wall time, including their
+start.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import warnings
 from collections.abc import Iterator
 from copy import deepcopy
-from pathlib import Path
 
 import torch
 
-from benchmarks.speed.measuring import FOLDER, claim, in_turns, middle, processor_seconds, ratio, seconds, store
+from benchmarks.speed.measuring import claim, in_turns, middle, parser_of, processor_seconds, ratio, seconds, store
 from metricgrad.estimators.metric_estimator import make_loss
 from metricgrad.evaluation.grid import run_grid
 from metricgrad.metrics.registry import get_metric
@@ -28,7 +26,7 @@ from metricgrad.training.trainer import train
 
 
 def cut(share: float) -> tuple[tuple[str, int], ...]:
-    """Return what a share of the quick budget changes of the recipe."""
+    """Return the changes of the recipe that a share of the quick budget makes."""
     quick = BUDGETS["quick"]["default"]
     fewer = {name: max(1, round(share * quick[name])) for name in ("warmup", "rounds", "trust_cap")}
     return tuple(sorted({**quick, **fewer}.items()))
@@ -50,11 +48,9 @@ def alone(run: Run) -> Iterator[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, repeats=3)
     parser.add_argument("--dataset", default="digits8", help="the default needs no files")
     parser.add_argument("--share", type=float, default=0.15, help="of the steps of the budget quick")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--folder", type=Path, default=FOLDER, help="where the record is kept")
     asked = parser.parse_args()
     torch.set_num_threads(1)
     runs = table_runs(["table2"], ["honest"], datasets=[asked.dataset], seeds=[0], changes=cut(asked.share))

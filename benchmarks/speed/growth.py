@@ -1,13 +1,12 @@
-"""How time and memory grow with the rows of a table: of a round, of `fit`, of a metric.
+"""How time and memory of a round, of `fit` and of a metric grow with the rows: python -m benchmarks.speed.growth
 
-A round draws sets of fixed size, so that it takes the same time however large the table is; a look at the validation
-rows, every 50 rounds, does not, and is shown beside it. Memory is the peak of a whole process that makes a table in
-single precision and fits a model to it, in a process of its own.
+A round draws sets of fixed size, so it takes the same time for any size of the table; a check on the validation rows,
+every 50 rounds, does not, and is shown beside it. Memory is the peak of a new process that creates a table in single
+precision and fits a model to it.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
 import resource
 import subprocess
@@ -20,14 +19,14 @@ from typing import Any
 import torch
 
 from benchmarks.speed.measuring import (
-    FOLDER,
     claim,
     in_turns,
     made_up_table,
     middle,
-    own_word,
+    parser_of,
     ratio,
     say,
+    self_timed,
     spread,
     store,
 )
@@ -43,20 +42,20 @@ from studies.common import ROOT
 
 SIZES = (10_000, 100_000, 1_000_000, 5_000_000)
 FEATURES = 8
-AT_A_TIME = 20
+ROUNDS_PER_LAP = 20
 """Rounds that are timed together."""
 METRICS = ("auc", "best_f1", "f1")
 LENGTHS = (100_000, 1_000_000, 10_000_000)
 STATUS = Path("/proc/self/status")
-GIVEN = 600e6
-"""Bytes for Python, torch and what else does not depend on the rows."""
+FIXED_BYTES = 600e6
+"""Bytes for Python, torch and everything else that does not depend on the rows."""
 
 
 # ---- time of a round -------------------------------------------------------------------------------------------------
 
 
 class Rounds:
-    """Training on a table of some rows, round by round, without looking at validation rows."""
+    """Training on a table of some rows, round by round, without checks on validation rows."""
 
     def __init__(self, rows: int) -> None:
         X, y = made_up_table(rows, FEATURES)
@@ -68,15 +67,15 @@ class Rounds:
         some = rows // 4  # a fifth of all rows, where these are the other four
         self.guard = Selection(Rows(table.x[:some], table.y[:some]), get_metric("f1"), recipe)
 
-    def some(self) -> float:
-        """Return the processor time of some rounds."""
+    def several(self) -> float:
+        """Return the mean processor time of several rounds."""
         begun = time.process_time()
-        for _ in range(AT_A_TIME):
+        for _ in range(ROUNDS_PER_LAP):
             next(self.rounds)
-        return (time.process_time() - begun) / AT_A_TIME
+        return (time.process_time() - begun) / ROUNDS_PER_LAP
 
-    def look(self) -> float:
-        """Return the processor time of a look at validation rows, a quarter as many as the rows trained on."""
+    def check(self) -> float:
+        """Return the processor time of a check on validation rows, a quarter as many as the training rows."""
         begun = time.process_time()
         self.guard.check(self.model, bold=True)
         return time.process_time() - begun
@@ -85,8 +84,8 @@ class Rounds:
 def by_rows(sizes: tuple[int, ...], repeats: int) -> dict[str, Any]:
     """Time rounds on tables of all sizes in turns."""
     tables = {str(rows): Rounds(rows) for rows in sizes}
-    times = in_turns({n: t.some for n, t in tables.items()}, repeats, timed=own_word, what="rounds")
-    looks = in_turns({n: t.look for n, t in tables.items()}, 2, timed=own_word, what="looks at validation rows")
+    times = in_turns({n: t.several for n, t in tables.items()}, repeats, timed=self_timed, what="rounds")
+    looks = in_turns({n: t.check for n, t in tables.items()}, 2, timed=self_timed, what="looks at validation rows")
     first = str(sizes[0])
     return {
         "features": FEATURES,
@@ -117,7 +116,7 @@ def fit_and_weigh(rows: int, features: int) -> None:
 
 
 def memory(rows: int, features: int) -> dict[str, float]:
-    """Fit in a process of its own; return its peak above what is given to every process, in copies of the table."""
+    """Fit in a new process; return its peak memory above the fixed part, in copies of the table."""
     say(f"memory of fit on {rows:,} rows of {features} features")
     asked = [sys.executable, "-m", "benchmarks.speed.growth", "--weigh", f"{rows},{features}"]
     ended = subprocess.run(asked, capture_output=True, text=True, check=True, cwd=ROOT)
@@ -129,7 +128,7 @@ def memory(rows: int, features: int) -> dict[str, float]:
         "table_bytes": table,
         "before_bytes": before,
         "peak_bytes": peak,
-        "copies": (peak - GIVEN) / table,
+        "copies": (peak - FIXED_BYTES) / table,
     }
 
 
@@ -155,7 +154,7 @@ def metric_growth(name: str, lengths: tuple[int, ...], repeats: int) -> dict[str
         of_system[n].append(resource.getrusage(resource.RUSAGE_SELF).ru_stime - system)
         return taken
 
-    times = in_turns({n: lambda n=n: timed(n) for n in sets}, repeats, timed=own_word, what=f"{name} on long sets")
+    times = in_turns({n: lambda n=n: timed(n) for n in sets}, repeats, timed=self_timed, what=f"{name} on long sets")
     longest, before = (str(n) for n in (lengths[-1], lengths[-2]))
     sorting = lengths[-1] * math.log(lengths[-1]) / (lengths[-2] * math.log(lengths[-2]))
     grown = spread([a / b / sorting for a, b in zip(times[longest], times[before], strict=True)])
@@ -163,12 +162,10 @@ def metric_growth(name: str, lengths: tuple[int, ...], repeats: int) -> dict[str
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=7)
+    parser = parser_of(__doc__, repeats=7)
     parser.add_argument("--largest", type=int, default=SIZES[-1], help="rows of the largest table")
     parser.add_argument("--longest", type=int, default=LENGTHS[-1], help="rows of the longest set")
     parser.add_argument("--weigh", help="rows,features: only fit, and print the peak memory")
-    parser.add_argument("--folder", type=Path, default=FOLDER, help="where the record is kept")
     asked = parser.parse_args()
     torch.set_num_threads(1)
     if asked.weigh:

@@ -1,11 +1,12 @@
-"""What all benchmarks share: contestants that take turns, claims about their ratios, the machine, and the store.
+"""What all benchmarks share: contestants that take turns, claims about their ratios, the machine, and the records.
 
-On a busy machine a time alone says little. Contestants take turns within one run, so that whatever slows one slows all;
-what counts is the median of the ratios of neighbours, and its quartiles say how sure it is.
+On a busy machine a single time means little. Contestants take turns within one run, so that whatever slows one slows
+all; the result is the median of the ratios of neighbours, with its quartiles.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -23,11 +24,20 @@ from rich.console import Console
 from rich.table import Table
 
 from metricgrad.provenance import provenance
+from studies.common import RESULTS
 
-FOLDER = Path(__file__).parents[2] / "results" / "benchmarks"
+FOLDER = RESULTS / "benchmarks"
 CPU_INFO = Path("/proc/cpuinfo")
 CHUNK = 65_536
 Contestant = Callable[[], Any]
+
+
+def parser_of(doc: str, repeats: int) -> argparse.ArgumentParser:
+    """Return a parser with the options of all benchmarks."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=repeats, help="laps that count")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="where the record is stored")
+    return parser
 
 
 def seconds(run: Contestant) -> float:
@@ -38,14 +48,14 @@ def seconds(run: Contestant) -> float:
 
 
 def processor_seconds(run: Contestant) -> float:
-    """Return the processor time of a call: of one thread, what one waits for on an idle machine."""
+    """Return the processor time of a call; for one thread the waiting time on an idle machine."""
     start = time.process_time()
     run()
     return time.process_time() - start
 
 
-def own_word(run: Contestant) -> float:
-    """Take what a contestant that times itself returns, where its set-up is not to count."""
+def self_timed(run: Contestant) -> float:
+    """Return the time that a contestant reports itself, without its set-up."""
     return float(run())
 
 
@@ -62,15 +72,15 @@ def in_turns(
     Parameters
     ----------
     contestants : mapping of str to callable
-        Who takes part.
+        Contestants by name.
     repeats : int
         Laps that count.
     timed : callable
-        `seconds`, `processor_seconds`, or `own_word` for contestants that time themselves.
+        `seconds`, `processor_seconds`, or `self_timed` for contestants that time themselves.
     warm : bool
-        Whether a lap that does not count goes first.
+        Whether to run one lap first that does not count.
     what : str
-        Said while it takes.
+        Shown as progress.
     """
     if warm:
         for run in contestants.values():
@@ -96,14 +106,14 @@ def spread(found: Sequence[float]) -> dict[str, float]:
 
 
 def middle(times: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """Return the median seconds of every contestant: to give an idea, for only ratios compare."""
+    """Return the median seconds of every contestant; only ratios can be compared between runs."""
     return {name: median(own) for name, own in times.items()}
 
 
 def made_up_table(rows: int, features: int, positives: float = 0.2, seed: int = 0) -> tuple[Any, Any]:
-    """Return a table that can be learned but not perfectly: features in single precision, and labels.
+    """Return a synthetic table that cannot be learned perfectly: features in single precision, and labels.
 
-    It is made some rows at a time, so that making it takes no more memory than keeping it.
+    It is filled in chunks, so that its creation takes no more memory than the table.
     """
     rng = np.random.default_rng(seed)
     direction = rng.standard_normal(features) / features**0.5
@@ -119,7 +129,7 @@ def made_up_table(rows: int, features: int, positives: float = 0.2, seed: int = 
 def claim(
     says: str, found: Mapping[str, float], *, at_most: float | None = None, at_least: float | None = None
 ) -> dict[str, Any]:
-    """Return what is claimed, what was measured and whether it holds, as plain data."""
+    """Return a claim, its measurement and whether it holds, as plain data."""
     if (at_most is None) == (at_least is None):
         raise ValueError(f"claim: expected one of at_most and at_least, got {at_most!r} and {at_least!r}")
     bar = {"at_most": at_most} if at_least is None else {"at_least": at_least}
@@ -128,7 +138,7 @@ def claim(
 
 
 def machine() -> dict[str, Any]:
-    """Return what a time depends on: processor, cores, threads of torch, and how busy the machine is."""
+    """Return what times depend on: processor, cores, threads of torch, and the load of the machine."""
     named = [line.split(":", 1)[1].strip() for line in _lines(CPU_INFO) if line.startswith("model name")]
     return {
         "machine": platform.machine(),
@@ -140,9 +150,9 @@ def machine() -> dict[str, Any]:
 
 
 def store(name: str, claims: Sequence[Mapping[str, Any]], folder: Path = FOLDER, **found: Any) -> int:
-    """Store and show what was measured, and return how many claims do not hold.
+    """Store and show a measurement, and return how many claims do not hold.
 
-    The record has the command, version, commit and date, the machine, the claims, and whatever else was found.
+    The record has the command, version, commit and date, the machine, the claims, and the fields of `found`.
     """
     command = shlex.join(["python", "-m", f"benchmarks.speed.{name}", *sys.argv[1:]])
     record = {"command": command, "made_by": provenance(), "machine": machine(), "claims": list(claims), **found}
@@ -154,12 +164,12 @@ def store(name: str, claims: Sequence[Mapping[str, Any]], folder: Path = FOLDER,
 
 
 def stored(name: str, folder: Path = FOLDER) -> dict[str, Any]:
-    """Return what was stored."""
+    """Return a stored record."""
     return dict(json.loads((folder / f"{name}.json").read_text("utf-8")))
 
 
 def bar_of(one: Mapping[str, Any]) -> str:
-    """Return the bar of a claim in words."""
+    """Return the bar of a claim as text."""
     return f"at most {one['at_most']:.3g}" if "at_most" in one else f"at least {one['at_least']:.3g}"
 
 
@@ -174,7 +184,7 @@ def show(name: str, claims: Sequence[Mapping[str, Any]]) -> None:
 
 
 def say(line: str) -> None:
-    """Show where a measurement is, in place in a terminal, line by line elsewhere."""
+    """Show progress, in place in a terminal, line by line elsewhere."""
     if sys.stderr.isatty():
         print(f"\r\033[K{line}", end="", file=sys.stderr, flush=True)
     elif line:

@@ -1,15 +1,13 @@
-"""How much faster the built-in metrics are than scikit-learn and torchmetrics, as ratios within one run.
+"""The speed of built-in metrics against scikit-learn and torchmetrics: python -m benchmarks.speed.metrics
 
-Many sets: the vectorised metric on all sets, against one call a set. One large set: against one call. Contestants take
-turns, on one thread, timed by the processor; the median of the ratios counts, and its quartiles say how sure it is.
+Many sets: the vectorised metric on all sets, against one call for each set. One large set: against one call. On one
+thread, in processor time; the others are timed on a sample of the sets, and their time is scaled up.
 """
 
 from __future__ import annotations
 
-import argparse
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -18,15 +16,23 @@ import sklearn.metrics as sk
 import torch
 import torchmetrics
 import torchmetrics.functional.classification as tm
-from rich.console import Console
-from rich.table import Table
 
-from benchmarks.speed.measuring import FOLDER, claim, in_turns, middle, own_word, processor_seconds, ratio, say, store
+from benchmarks.speed.measuring import (
+    claim,
+    in_turns,
+    middle,
+    parser_of,
+    processor_seconds,
+    ratio,
+    say,
+    self_timed,
+    store,
+)
 from metricgrad.metrics.registry import Metric, builtin_metrics
 
 Contestant = Callable[[Any, Any], Any]
 BARS = {"sklearn": 100.0, "torchmetrics": 10.0, "sklearn, one set": 1.0}
-SAID = {
+CLAIMS = {
     "sklearn": "metrics on 1,000 sets, times as fast as scikit-learn",
     "torchmetrics": "metrics on 1,000 sets, times as fast as torchmetrics",
     "sklearn, one set": "metrics on one set of a million, times as fast as scikit-learn",
@@ -143,7 +149,7 @@ def ratios(ours: Callable[[], Any], theirs: Callable[[], Any], share: float, rep
         "ours": lambda: median(processor_seconds(ours) for _ in range(3)),
         "theirs": lambda: processor_seconds(theirs) / share,
     }
-    times = in_turns(contestants, repeats, timed=own_word)
+    times = in_turns(contestants, repeats, timed=self_timed)
     took = {f"{name}_ms": 1e3 * own for name, own in middle(times).items()}
     return {**ratio(times["theirs"], times["ours"]), **took}
 
@@ -170,48 +176,24 @@ def compare(metric: Metric, sets: int, rows: int, sample: int, large: int, repea
     return {"metric": metric.name} | found
 
 
-# ---- reporting -------------------------------------------------------------------------------------------------------
-
-
-def table(rows: list[dict[str, Any]], title: str) -> Table:
-    shown = Table("metric", title=title)
-    for rival, bar in BARS.items():
-        shown.add_column(f"{rival}\n(at least {bar:g})", justify="right")
-    for row in rows:
-        cells = [cell(row[rival], bar) if rival in row else "-" for rival, bar in BARS.items()]
-        shown.add_row(row["metric"], *cells)
-    return shown
-
-
-def cell(found: dict[str, float], bar: float) -> str:
-    text = "{ratio:.3g} ({quartile_low:.3g} to {quartile_high:.3g})".format(**found)
-    return text if found["ratio"] >= bar else f"[red]{text}[/red]"
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, repeats=9)
     parser.add_argument("--sets", type=int, default=1000)
     parser.add_argument("--rows", type=int, default=100)
     parser.add_argument("--sample", type=int, default=50, help="sets the others are timed on; their time is scaled up")
     parser.add_argument("--large", type=int, default=1_000_000, help="rows of the one large set")
-    parser.add_argument("--repeats", type=int, default=9)
-    parser.add_argument("--folder", type=Path, default=FOLDER, help="where the record is kept")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     shape = {key: getattr(options, key) for key in ("sets", "rows", "sample", "large", "repeats")}
     forms = [form for metric in builtin_metrics() for form in dict.fromkeys((metric, metric.best))]
-    console = Console()
     rows = []
     for metric in forms:
         say(f"measuring {metric.name}")
         rows.append(compare(metric, **shape))
     say("")
-    many = f"{options.sets} sets of {options.rows} rows (others timed on {options.sample} of them, scaled up)"
-    title = f"Times as fast, with quartiles: {many}; one set of {options.large:,}"
-    console.print(table(rows, title))
     least = {rival: min((row[rival] for row in rows if rival in row), key=lambda f: f["ratio"]) for rival in BARS}
-    claims = [claim(f"{SAID[rival]}, least of all", least[rival], at_least=bar) for rival, bar in BARS.items()]
+    claims = [claim(f"{CLAIMS[rival]}, least of all", least[rival], at_least=bar) for rival, bar in BARS.items()]
     theirs = {"torchmetrics": torchmetrics.__version__}
     return 1 if store("metrics", claims, options.folder, packages=theirs, **shape, metrics=rows) else 0
 

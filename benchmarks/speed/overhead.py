@@ -1,44 +1,42 @@
-"""How much longer training for a metric takes than cross-entropy: same model, same sets, same number of model steps.
+"""How much longer training for a metric takes than cross-entropy: python -m benchmarks.speed.overhead
 
-What a user waits for: `MetricClassifier("f1").fit(X, y)` against the same with `method="cross-entropy"`, by the default
-recipe, cut to a share of its steps to keep it short. Its companion, cross-entropy that goes on beside the surrogate, is
-counted; what it and the scoring of sets take is seen from contestants that go without, and from cross-entropy that
-takes as many steps as the two together.
+`MetricClassifier("f1").fit(X, y)` against the same with `method="cross-entropy"`: the same model, sets and number of
+model steps, by the default recipe with a share of its steps. Its control, cross-entropy that continues beside the
+surrogate, is included; contestants without it, with fewer scored sets, and with as many steps as the two together show
+what each part costs.
 """
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from benchmarks.speed.measuring import FOLDER, claim, in_turns, made_up_table, middle, own_word, ratio, store
+from benchmarks.speed.measuring import claim, in_turns, made_up_table, middle, parser_of, ratio, self_timed, store
 from metricgrad import MetricClassifier
 from metricgrad.training.networks import PAPER_WIDTHS, mlp
 from metricgrad.training.recipe import RECIPES, Recipe
 
 BARS = {1: 2.5, 10: 1.5}
-"""Times the widths of the paper's network, and how many times as long training for a metric may take."""
-SAID = {1: "the paper's network", 10: "a network ten times wider"}
+"""Width as a multiple of the paper's network, and the bar for the time over that of cross-entropy."""
+LABELS = {1: "the paper's network", 10: "a network ten times wider"}
 LIGHTER = {
     "without companion": {"companion": False},
     "half the sets scored": {"refine_sets": 4},
     "both": {"companion": False, "refine_sets": 4},
 }
-"""What costs less than the default recipe, by what is changed in it."""
+"""Cheaper recipes, by their changes of the default."""
 AS_MANY = "cross-entropy, as many steps"
 
 
 def wide(times: int) -> Callable[[int], nn.Module]:
-    """Return a maker of the paper's network, some times wider."""
+    """Return a factory of the paper's network, some times wider."""
     return partial(mlp, widths=tuple(times * width for width in PAPER_WIDTHS))
 
 
@@ -67,7 +65,7 @@ def measure(times: int, share: float, repeats: int, X: np.ndarray, y: np.ndarray
         AS_MANY: partial(fit, AS_MANY, "cross-entropy", replace(recipe, rounds=2 * recipe.rounds)),
         **{name: partial(fit, name, "sl-r", replace(recipe, **changes)) for name, changes in LIGHTER.items()},
     }
-    taken = in_turns(contestants, repeats, timed=own_word, warm=False, what=SAID[times])
+    taken = in_turns(contestants, repeats, timed=self_timed, warm=False, what=LABELS[times])
     return {
         "widths": [times * width for width in PAPER_WIDTHS],
         "steps": recipe.steps,
@@ -82,21 +80,19 @@ def measure(times: int, share: float, repeats: int, X: np.ndarray, y: np.ndarray
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, repeats=5)
     parser.add_argument("--rows", type=int, default=40_000)
     parser.add_argument("--features", type=int, default=100)
     parser.add_argument("--shares", default="0.2,0.05", help="of the default recipe: the paper's network, a wide one")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--folder", type=Path, default=FOLDER, help="where the record is kept")
     asked = parser.parse_args()
     torch.set_num_threads(1)
     X, y = made_up_table(asked.rows, asked.features)
-    MetricClassifier("f1", recipe=cut(0.01)).fit(X[:2000], y[:2000])  # what torch imports late must not count
+    MetricClassifier("f1", recipe=cut(0.01)).fit(X[:2000], y[:2000])  # late imports of torch must not be timed
     found = {}
     for times, share in zip(BARS, asked.shares.split(","), strict=True):
         found[times] = measure(times, float(share), asked.repeats, X, y)
     claims = [
-        claim(f"fit for F1, times as long as cross-entropy, {SAID[times]}", found[times]["ratio"], at_most=bar)
+        claim(f"fit for F1, times as long as cross-entropy, {LABELS[times]}", found[times]["ratio"], at_most=bar)
         for times, bar in BARS.items()
     ]
     table = {"rows": asked.rows, "features": asked.features}

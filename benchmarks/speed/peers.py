@@ -1,14 +1,14 @@
-"""Against packages for the same purpose: LibAUC (AUCM loss, PESG) for AUC, and AP-Perf for F1.
+"""Against LibAUC (AUCM loss, PESG) for AUC and AP-Perf for F1: python -m benchmarks.speed.peers
 
-First the time of a model step, at batches of 100 and 1,000 rows, with the paper's network; ours has a surrogate that is
-refined after every third step, as the default recipe does. Then the processor time until test rows reach a goal on
-ijcnn1: what cross-entropy came to in 500 steps. AUC, or F1 at its best threshold; looking does not count. Peers run
-with the settings their own documentation begins with. They are no dependencies: one that is missing is named as such.
+First the time of a model step, with batches of 100 and 1,000 rows and the paper's network; ours has a surrogate that is
+refined after every third step, as in the default recipe. Then the processor time until the test rows of ijcnn1 reach a
+goal, the value that cross-entropy reached in 500 steps: AUC, or F1 at its best threshold; evaluation is not timed.
+Peers have the settings their documentation starts with. They are not dependencies: one that is missing is listed as
+such.
 """
 
 from __future__ import annotations
 
-import argparse
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -16,13 +16,12 @@ from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from itertools import repeat
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from benchmarks.speed.measuring import FOLDER, in_turns, middle, own_word, ratio, say, store
+from benchmarks.speed.measuring import in_turns, middle, parser_of, ratio, say, self_timed, store
 from metricgrad.estimators.metric_estimator import make_loss
 from metricgrad.losses.binary import CrossEntropy
 from metricgrad.metrics.registry import get_metric
@@ -35,23 +34,23 @@ from metricgrad.training.selection import scores_of
 from metricgrad.training.trainer import Follower, train
 
 BATCHES = (100, 1_000)
-PATIENCE = 5.0
-"""Seconds that a step may take."""
+MAX_STEP_SECONDS = 5.0
+"""Most seconds of a step."""
 GOALS = {"auc": "LibAUC", "f1": "AP-Perf"}
-"""What is to be reached, and who else aims for it."""
+"""Metrics with a goal, and the peer for each."""
 PACKAGES = {"LibAUC": "libauc", "AP-Perf": "ap_perf"}
 Stepper = Callable[[Tensor, Tensor], None]
 """Takes one model step on rows `(n, features)` and targets `(n,)`."""
 
 
 def cross_entropy(model: nn.Module, metric: str) -> Stepper:
-    """Follow cross-entropy by Adam."""
+    """Train on cross-entropy with Adam."""
     follower = Follower(model, CrossEntropy(), replace(RECIPES["default"], schedule="constant"), 1)
     return lambda x, y: _quiet(follower.step(x, y, None))
 
 
 def ours(model: nn.Module, metric: str) -> Stepper:
-    """Follow a surrogate that is refined on eight sets after every third step."""
+    """Train on a surrogate that is refined on eight sets after every third step."""
     recipe = replace(RECIPES["default"], schedule="constant")
     loss = make_loss("sl-r", get_metric(metric), recipe)
     follower = Follower(model, loss, recipe, 1)
@@ -70,7 +69,7 @@ def ours(model: nn.Module, metric: str) -> Stepper:
 
 
 def libauc(model: nn.Module, metric: str) -> Stepper:
-    """Follow the AUCM loss of LibAUC by its optimizer PESG."""
+    """Train on the AUCM loss of LibAUC with its optimizer PESG."""
     from libauc.losses import AUCMLoss
     from libauc.optimizers import PESG
 
@@ -88,7 +87,7 @@ def libauc(model: nn.Module, metric: str) -> Stepper:
 
 
 def ap_perf(model: nn.Module, metric: str) -> Stepper:
-    """Follow the F1 of AP-Perf by Adam."""
+    """Train on the F1 of AP-Perf with Adam."""
     from ap_perf import MetricLayer, PerformanceMetric
 
     class F1(PerformanceMetric):
@@ -113,7 +112,7 @@ PEERS = {"LibAUC": libauc, "AP-Perf": ap_perf}
 
 
 def there(name: str, features: int) -> str:
-    """Return why a peer cannot take part; nothing if it takes a step."""
+    """Return why a peer cannot take part, or an empty text if it can take a step."""
     try:
         rng = torch.Generator().manual_seed(0)
         x = torch.randn(20, features, generator=rng)
@@ -127,11 +126,11 @@ def there(name: str, features: int) -> str:
 
 
 def step_times(rows: Rows, peers: list[str], batch: int, repeats: int, steps: int) -> dict[str, Any]:
-    """Time some steps of everybody on the same rows in turns."""
+    """Time steps of all contestants on the same rows in turns."""
     features = rows.x.shape[1]
     sets = SetLoader(rows, replace(RECIPES["default"], set_size=batch), 0, weighted=True)
     drawn = [(x[0], y[0]) for x, y, _ in sets.draw(steps, 1)]
-    everybody = {"cross-entropy": cross_entropy, "ours": ours, **{name: PEERS[name] for name in peers}}
+    contestants = {"cross-entropy": cross_entropy, "ours": ours, **{name: PEERS[name] for name in peers}}
 
     def timed(stepper: Stepper) -> float:
         begun = time.process_time()
@@ -140,17 +139,17 @@ def step_times(rows: Rows, peers: list[str], batch: int, repeats: int, steps: in
         return (time.process_time() - begun) / steps
 
     steppers = {
-        name: partial(timed, make(build_model("mlp", features).train(), "f1")) for name, make in everybody.items()
+        name: partial(timed, make(build_model("mlp", features).train(), "f1")) for name, make in contestants.items()
     }
-    times = in_turns(steppers, repeats, timed=own_word, what=f"steps of {batch} rows")
+    times = in_turns(steppers, repeats, timed=self_timed, what=f"steps of {batch} rows")
     over = {name: ratio(own, times["ours"]) for name, own in times.items() if name != "ours"}
     return {"batch": batch, "seconds": middle(times), "over_ours": over}
 
 
-def bearable(peer: str, batch: int, before: list[dict[str, Any]]) -> bool:
+def is_affordable(peer: str, batch: int, before: list[dict[str, Any]]) -> bool:
     """Whether a step of a peer is short enough to be timed, if its cost grows with the square of the batch."""
     growth = [one["seconds"][peer] * (batch / one["batch"]) ** 2 for one in before]
-    return all(seconds < PATIENCE for seconds in growth)
+    return all(seconds < MAX_STEP_SECONDS for seconds in growth)
 
 
 # ---- time to a goal --------------------------------------------------------------------------------------------------
@@ -171,7 +170,7 @@ def course(make: Callable[[nn.Module, str], Stepper], rows: Rows, metric: str, l
 
 
 def our_course(rows: Rows, metric: str, look: int) -> Iterator[nn.Module]:
-    """Train by the default recipe, cut to 300 steps of warm-up and 300 rounds."""
+    """Train by the default recipe, shortened to 300 steps of warm-up and 300 rounds."""
     torch.manual_seed(0)
     recipe = replace(RECIPES["default"], warmup=300, rounds=300, check_every=10**9, companion=False)
     model = build_model("mlp", rows.x.shape[1])
@@ -182,7 +181,7 @@ def our_course(rows: Rows, metric: str, look: int) -> Iterator[nn.Module]:
 
 
 def until(goal: float, models: Iterator[nn.Module], metric: str, test: Rows, limit: float) -> dict[str, Any]:
-    """Return the processor time until the goal is reached, looking not counted, and how far it came if it is not."""
+    """Return the processor time until the goal is reached, evaluation excluded, and the best value."""
     judge, spent, best = get_metric(metric).best, 0.0, 1.0
     while spent < limit:
         begun = time.process_time()
@@ -197,7 +196,7 @@ def until(goal: float, models: Iterator[nn.Module], metric: str, test: Rows, lim
 
 
 def to_goal(metric: str, train_rows: Rows, test: Rows, peer: str | None, limit: float) -> dict[str, Any]:
-    """Let cross-entropy set the goal, and time everybody until it is reached."""
+    """Set the goal by cross-entropy, and time all contestants until they reach it."""
     say(f"{metric}: how long to the goal")
     look = 25
     start = course(cross_entropy, train_rows, metric, look)
@@ -214,15 +213,13 @@ def to_goal(metric: str, train_rows: Rows, test: Rows, peer: str | None, limit: 
 
 
 def _quiet(_: object) -> None:
-    """Take a value that nobody needs."""
+    """Discard a value."""
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=5)
+    parser = parser_of(__doc__, repeats=5)
     parser.add_argument("--steps", type=int, default=15, help="timed together, at the smallest batch")
     parser.add_argument("--limit", type=float, default=30.0, help="seconds after which a goal is given up")
-    parser.add_argument("--folder", type=Path, default=FOLDER, help="where the record is kept")
     asked = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
@@ -233,7 +230,7 @@ def main() -> int:
     for batch in BATCHES:
         some = max(1, asked.steps * BATCHES[0] // batch)
         steps.append(
-            step_times(parts.train, [p for p in peers if bearable(p, batch, steps)], batch, asked.repeats, some)
+            step_times(parts.train, [p for p in peers if is_affordable(p, batch, steps)], batch, asked.repeats, some)
         )
     goals = [
         to_goal(metric, parts.train, parts.test, peer if peer in peers else None, asked.limit)

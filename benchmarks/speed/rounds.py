@@ -1,14 +1,13 @@
-"""Rounds of Algorithm 1 a second, by the paper's recipe: the direct way, the trainer, and fleets with compiled steps.
+"""Rounds of Algorithm 1 a second, by the paper's recipe: python -m benchmarks.speed.rounds
 
-The direct way (`direct.py`) is the pseudo-code of the paper as one would write it down. All contestants take turns,
-some rounds each, in processor time; a fleet of seven learns all metrics of Table 2 at once. Beside the claims the
-record says what compiling costs and from how many rounds on it pays, what share of the machine's rate of matrix
-multiplication a round reaches, and where the time of a round goes.
+Contestants are a direct implementation of the paper's pseudo-code (`benchmarks/direct.py`), the trainer, and fleets
+with compiled steps, in processor time; a fleet of seven learns all metrics of Table 2 at once. The record also has the
+cost of compiling and from how many rounds on it pays, the share of the machine's rate of matrix multiplication that a
+round reaches, and the time of the parts of a round.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import tempfile
 import time
@@ -16,14 +15,13 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.direct import Direct, stratified
-from benchmarks.speed.measuring import FOLDER, claim, in_turns, middle, own_word, ratio, say, store
+from benchmarks.speed.measuring import claim, in_turns, middle, parser_of, ratio, say, self_timed, store
 from metricgrad import get_metric
 from metricgrad.estimators.metric_estimator import make_loss
 from metricgrad.paper.experiments import Parts, prepared
@@ -37,7 +35,7 @@ from metricgrad.training.recipe import RECIPES, Recipe
 from metricgrad.training.trainer import train
 
 BAR = 8.0
-"""How many times the rounds a second of the direct way a single run is to reach."""
+"""Bar for the speed-up of a single run over the direct implementation."""
 ENDLESS = 10**9
 SIDE = 1_024
 PARTS = {
@@ -48,18 +46,18 @@ PARTS = {
     "surrogate steps": (swift.Swift, "refine"),
     "model steps": (swift.Swift, "follow"),
 }
-"""What a round of a compiled fleet consists of; dropout is drawn within scores and model steps."""
+"""Parts of a round of a compiled fleet; dropout is drawn within scores and model steps."""
 
 
 @dataclass
 class Contestant:
-    """Takes one round after the other."""
+    """Runs one round after the other."""
 
     step: Callable[[], Any]
     rounds: int
 
     def __call__(self) -> float:
-        """Return the processor time of a round, over some."""
+        """Return the mean processor time of a round."""
         start = time.process_time()
         for _ in range(self.rounds):
             self.step()
@@ -67,7 +65,7 @@ class Contestant:
 
 
 def direct(parts: Parts, recipe: Recipe) -> Callable[[], None]:
-    """Return a round of the direct way."""
+    """Return a round of the direct implementation."""
     surrogate = make_loss("sl-s", get_metric("auc"), recipe).surrogate
     one = Direct(build_model("mlp", parts.train.x.shape[1]), surrogate)
     streams = [
@@ -95,7 +93,7 @@ def fleet(parts: Parts, recipe: Recipe, metrics: Sequence[str], compiles: bool) 
 
 
 def fixed_cost(step: Callable[[], Any]) -> dict[str, float]:
-    """Return what two rounds take, the first plain, the second compiling: seconds, and those of processors."""
+    """Return wall and processor seconds of two rounds, the first plain, the second with compiling."""
     wall, before = time.perf_counter(), os.times()
     step()
     step()
@@ -104,7 +102,7 @@ def fixed_cost(step: Callable[[], Any]) -> dict[str, float]:
 
 
 class Watch:
-    """How long the parts of a round take."""
+    """Measures the parts of a round."""
 
     def __init__(self) -> None:
         self.spent = dict.fromkeys(PARTS, 0.0)
@@ -121,7 +119,7 @@ class Watch:
         return timed
 
     def breakdown(self, step: Callable[[], Any], rounds: int) -> dict[str, float]:
-        """Return the milliseconds of a round by what they are spent on."""
+        """Return the milliseconds of a round by its parts."""
         self.spent |= dict.fromkeys(PARTS, 0.0)
         whole = Contestant(step, rounds)() * 1e3
         parts = {name: 1e3 * own / rounds for name, own in self.spent.items()}
@@ -138,7 +136,7 @@ def work(step: Callable[[], Any]) -> int:
 
 
 def multiply() -> Callable[[], Any]:
-    """Return a large matrix product, to know the rate of the machine."""
+    """Return a large matrix product, to measure the rate of the machine."""
     one, other = torch.randn(2, SIDE, SIDE)
     return partial(torch.mm, one, other)
 
@@ -163,7 +161,7 @@ def at_size(parts: Parts, size: int, repeats: int, rounds: int, seven: bool) -> 
     say(f"N = {size}: compiling")
     compiling = {name: fixed_cost(steps[name]) for name in fleets}
     lap = {name: Contestant(step, rounds) for name, step in steps.items()}
-    taken = in_turns({**lap, "product": Contestant(multiply(), 3)}, repeats, timed=own_word, what=f"N = {size}")
+    taken = in_turns({**lap, "product": Contestant(multiply(), 3)}, repeats, timed=self_timed, what=f"N = {size}")
     taken |= {f"{name}, a member": [own / len(fleets[name]) for own in taken[name]] for name in list(fleets)[1:]}
     plain, swift_one = (middle(taken)[name] for name in ("fleet of one, plain", "fleet of one"))
     return {
@@ -187,12 +185,10 @@ WATCH = Watch()
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, repeats=15)
     parser.add_argument("--dataset", default="a9a")
     parser.add_argument("--sizes", default="100,2000", help="rows in a set; the claim is about the first")
-    parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--rounds", type=int, default=10, help="a lap")
-    parser.add_argument("--folder", type=Path, default=FOLDER, help="where the record is kept")
     asked = parser.parse_args()
     torch.set_num_threads(1)
     parts = prepared(asked.dataset, 0, standardise=False)

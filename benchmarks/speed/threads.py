@@ -1,21 +1,19 @@
-"""Whether a second thread is worth having: the same training on one thread and on all cores, by width of the network.
+"""Whether a second thread is worth having, by width of the network: python -m benchmarks.speed.threads
 
-`fit` gives torch one thread where a step is small (`metricgrad.threads.WORTH`). Here the choice is taken out of its
-hands: both ways are timed in turns, by the clock and by the processor time of all threads together. On a machine that
-others use too, the clock says less than it does on one's own.
+`fit` gives torch one thread where a step is small (`metricgrad.training.threads.WORTH`). Here the same training is
+timed with one thread and with all cores, by wall time and by the processor time of all threads. On a machine with other
+load, wall time says less.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from benchmarks.speed.measuring import FOLDER, in_turns, made_up_table, middle, own_word, ratio, store
+from benchmarks.speed.measuring import in_turns, made_up_table, middle, parser_of, ratio, self_timed, store
 from benchmarks.speed.overhead import wide
 from metricgrad.losses.binary import CrossEntropy
 from metricgrad.training.data import Rows
@@ -26,7 +24,7 @@ from metricgrad.training.trainer import train
 
 FEATURES = 100
 STEPS = {1: 30, 3: 15, 10: 4}
-"""Times the widths of the paper's network, and how many steps are timed together."""
+"""Width as a multiple of the paper's network, and the number of steps timed together."""
 
 
 def measure(times: int, steps: int, repeats: int, rows: Rows) -> dict[str, Any]:
@@ -45,7 +43,9 @@ def measure(times: int, steps: int, repeats: int, rows: Rows) -> dict[str, Any]:
 
     cores = os.cpu_count() or 1
     several = max(cores, 2)
-    walls = in_turns({str(n): lambda n=n: trained(n) for n in (1, several)}, repeats, timed=own_word, what=f"x {times}")
+    walls = in_turns(
+        {str(n): lambda n=n: trained(n) for n in (1, several)}, repeats, timed=self_timed, what=f"x {times}"
+    )
     torch.set_num_threads(1)
     processor = {n: own[1:] for n, own in processor.items()}  # the first lap does not count
     work = work_of(build_model(wide(times), FEATURES), recipe.set_size)
@@ -61,9 +61,7 @@ def measure(times: int, steps: int, repeats: int, rows: Rows) -> dict[str, Any]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--folder", type=Path, default=FOLDER, help="where the record is kept")
+    parser = parser_of(__doc__, repeats=5)
     asked = parser.parse_args()
     X, y = made_up_table(40_000, FEATURES)
     rows = Rows(torch.from_numpy(X), torch.from_numpy(y).float())

@@ -20,7 +20,7 @@ def test_contestants_take_turns_every_second_lap_backwards() -> None:
 
 
 def test_a_contestant_may_time_itself() -> None:
-    found = measuring.in_turns({"a": lambda: 2.5, "b": lambda: 5}, 2, timed=measuring.own_word, warm=False)
+    found = measuring.in_turns({"a": lambda: 2.5, "b": lambda: 5}, 2, timed=measuring.self_timed, warm=False)
     assert found == {"a": [2.5, 2.5], "b": [5.0, 5.0]}
 
 
