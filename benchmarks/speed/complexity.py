@@ -120,7 +120,7 @@ def measure(repeats: int) -> list[dict[str, Any]]:
 
 
 def slope(cases: Sequence[Mapping[str, Any]], of: str, values: Sequence[float]) -> float:
-    """Return how many times longer the largest case of those that vary one thing takes than the smallest."""
+    """Return the value of the largest case that varies one field over that of the smallest."""
     places = [i for i, case in enumerate(cases) if case["varied"] == of]
     return values[places[-1]] / values[places[0]]
 

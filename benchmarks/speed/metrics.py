@@ -135,7 +135,7 @@ TORCHMETRICS: dict[str, Contestant] = {
 
 
 def made_up(shape: tuple[int, ...], seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
-    """Scores between 0 and 1, so that torchmetrics applies no sigmoid; shifted for those who cut at zero."""
+    """Return scores between 0 and 1, so that torchmetrics applies no sigmoid, and targets."""
     rng = torch.Generator().manual_seed(seed)
     targets = (torch.rand(shape, generator=rng) < 0.3).long()
     targets[..., 0], targets[..., 1] = 0, 1

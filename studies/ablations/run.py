@@ -142,18 +142,9 @@ def worth(found: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index").sort_values("more", ascending=False)
 
 
-def show(path: Path) -> None:
-    """Print what every variant saves, most first."""
-    found = cells(path)
-    table = worth(found)
-    shares = [name for name in table if name not in ("better", "worse", "p")]
-    table[shares] = (100 * table[shares]).round(2)
-    pd.set_option("display.width", 200)
-    print(f"{len(found.xs(DEFAULT))} cells and seeds; shares of a loss in per cent")
-    print(table.assign(p=table["p"].map("{:.2g}".format)).to_string())
-
-
 def main() -> None:
+    from studies.ablations.page import recipe_part  # which imports this module
+
     parser = common.parser_of(__doc__, RESULTS)
     parser.add_argument("--models", default="linear,small")
     parser.add_argument("--datasets", default=",".join(DATASETS))
@@ -171,7 +162,7 @@ def main() -> None:
         for variant in asked.variants
     ]
     common.run_missing(Store(asked.results), [] if asked.report else runs, lambda run: {"losses": trial(**run)})
-    show(asked.results)
+    print(recipe_part(asked.results))
 
 
 if __name__ == "__main__":

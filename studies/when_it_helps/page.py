@@ -7,23 +7,18 @@ stored is not mentioned.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
-from metricgrad.evaluation.ranks import holm
 from metricgrad.evaluation.records import FILE, Record, read_records
 from metricgrad.evaluation.store import Store
 from metricgrad.paper.experiments import BOOSTED
 from metricgrad.training.recipe import Recipe
 from studies import common
-from studies.ablations.run import DEFAULT, worth
+from studies.ablations.page import recipe_part
 from studies.ablations.run import RESULTS as PARTS
-from studies.ablations.run import cells as part_cells
-from studies.collapse.run import NOISE
+from studies.collapse.page import short_part
 from studies.collapse.run import RESULTS as COLLAPSE
-from studies.collapse.run import ROWS as SHORT_ROWS
 from studies.common import DOCS, ROOT, count_range, in_place, listed, spelt, wrapped
 from studies.when_it_helps.pictures import draw_capacity, draw_metrics, draw_short_runs, draw_sizes
 from studies.when_it_helps.tables import (
@@ -39,14 +34,13 @@ from studies.when_it_helps.tables import (
     hand_made,
     in_hindsight,
     models_of,
-    part_table,
     provenance,
     rare_rows,
     seed_counts,
     size_gains,
     size_table,
 )
-from studies.win.gains import BASELINE, CELL, MAX_ROWS, OURS, PUBLISHED, gains, losses, signed_rank, significant, worse
+from studies.win.gains import BASELINE, MAX_ROWS, OURS, PUBLISHED, gains, losses, signed_rank, significant, worse
 from studies.win.run import RESULTS
 
 PAGE, README, IMAGES = DOCS / "when-it-helps.md", ROOT / "README.md", DOCS / "images"
@@ -219,59 +213,6 @@ A loss made by hand for the same metric can be as good as a learned one, or bett
 (clearly better:worse): {made_for}.{trees}"""
 
 
-def short_part(short: Sequence[dict[str, Any]]) -> str:
-    """Write how many short runs ended worse than they began, and describe those whose selected model did."""
-    over = {
-        name: [r for r in short if r[name] - r["start"] > NOISE * r[f"{name}_error"] + 1e-12]
-        for name in ("kept", "last")
-    }
-    kept = len(over["kept"])
-    return f"""{len(short)} short runs on synthetic tables, prevalence 0.002 to 0.5, sets of 50 to 2,000 rows, every
-built-in metric, three models, each with its own seed. Compared with the start of the rounds, on {SHORT_ROWS["test"]:,}
-fresh rows, **{kept} of {len(short)}** selected models {"is" if kept == 1 else "are"} worse by more than
-{spelt(int(NOISE))} standard errors, and {len(over["last"])} of the last models, which were not validated.
-{" ".join(_worse_run(r) for r in over["kept"])}"""
-
-
-def _worse_run(r: dict[str, Any]) -> str:
-    """Describe a short run whose selected model is worse than its start."""
-    run, positives = r["run"], r["run"]["prevalence"] * SHORT_ROWS["validation"]
-    metric, kept = METRIC_LABELS.get(run["metric"], run["metric"]), "surrogate" if r["followed"] else "cross-entropy"
-    return (
-        f"Seed {run['seed']}: {metric}, {MODEL_LABELS[run['model']]}, about {positives:.0f} positive validation rows;"
-        f" the selected checkpoint ({kept}) has a test loss of {r['kept']:.2f}, against {r['start']:.2f} at the start"
-        f" of the rounds and {r['last']:.2f} for the last model of the surrogate."
-    )
-
-
-def recipe_part(path: Path) -> str:
-    """Write what each change of the recipe does, and which changes are significant."""
-    found = part_cells(path)
-    table = worth(found)
-    changes = table.drop(DEFAULT)
-    certain = changes["more"][[p < 0.05 for p in holm(changes["p"].tolist())]]
-    better, not_better = (_counted(int(number)) for number in ((certain > 0).sum(), (certain < 0).sum()))
-    datasets = listed(found.index.unique("dataset"))
-    seeds = spelt(found.index.unique("seed").size)
-    count = found.xs(DEFAULT).groupby(level=CELL).ngroups
-    metrics = listed(METRIC_LABELS[metric] for metric in found.index.unique("metric"))
-    return f"""The default with one part changed, on training and validation rows only: half of the validation rows
-choose checkpoint and threshold, the other half is the test set; {datasets}, {count} cells of dataset, metric
-({metrics}) and
-model, {seeds} {"seed" if seeds == spelt(1) else "seeds"}. By model: the mean share of the loss of cross-entropy with
-the
-same sets, steps and restart that is saved, without selection against cross-entropy. Then the median share of the
-default's own loss, the number of cells that are better or worse by more than 1 %, and p by Wilcoxon over cells. Of the
-changes, {better} significantly better and {not_better} significantly worse (Holm). Means of small networks are rough:
-where the loss is close to zero, as on skin, a share of it means little.
-
-{part_table(table)}"""
-
-
-def _counted(number: int) -> str:
-    return "none is" if not number else f"{spelt(number)} {'is' if number == 1 else 'are'}"
-
-
 def measured_part(sizes: Sequence[int]) -> str:
     """Write which commands, rows and code made all this."""
     paths = [RESULTS / FILE, *([SIZES / FILE] if sizes else []), PARTS, COLLAPSE]
@@ -337,7 +278,7 @@ sets hardly differ and a correlation means little.
 
 ## What is each part of the recipe worth?
 
-{recipe_part(PARTS)}
+{recipe_part()}
 
 ## Does it ever collapse?
 

@@ -12,7 +12,6 @@ from metricgrad.evaluation.ranks import holm
 from metricgrad.evaluation.records import Record, read_records
 from metricgrad.evaluation.store import Store
 from metricgrad.paper.experiments import BOOSTED
-from studies.ablations.run import DEFAULT, VARIANTS
 from studies.common import count_range, listed, markdown, spelt
 from studies.win.gains import BASELINE, CELL, MAX_ROWS, MODELS, OURS, PUBLISHED, gains, losses, signed_rank
 from studies.win.run import METRICS
@@ -175,17 +174,3 @@ def fidelity_table(records: Iterable[Record]) -> str:
         quantiles = [f"{own[name].median():.2f} ({own[name].quantile(0.1):.2f})" for name in ("trust", "cosine")]
         lines.append([METRIC_LABELS[metric], *quantiles, str(len(own))])
     return markdown(["metric", "Spearman, median (10 %)", "cosine, median (10 %)", "runs"], lines)
-
-
-def part_table(table: pd.DataFrame) -> str:
-    """Write what the recipe saves without each of its parts, over its control and over the default."""
-    models = [model for model in MODELS if model in table]
-    ours = [f"{table.loc[DEFAULT, model]:+.1%}" for model in models]
-    lines = [[f"**{VARIANTS[DEFAULT]}**", *ours, "", "", ""]]
-    for variant, row in table.drop(DEFAULT).iterrows():
-        saved = [f"{row[model]:+.1%}" for model in models]
-        counts = f"{row['better']:.0f} : {row['worse']:.0f}"
-        name = VARIANTS.get(variant, f"`{variant}`")
-        lines.append([name, *saved, f"{row['more']:+.1%}", counts, f"{row['p']:.2g}"])
-    heads = [MODEL_LABELS[model] for model in models]
-    return markdown(["instead", *heads, "over the default", "better : worse", "p"], lines)

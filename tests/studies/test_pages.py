@@ -15,7 +15,9 @@ from benchmarks.speed import performance
 from metricgrad.evaluation.records import Record, Setting
 from metricgrad.evaluation.store import Store
 from studies.ablations import run as ablations
+from studies.ablations.page import part_table
 from studies.black_boxes import page as boxes
+from studies.collapse.page import short_part
 from studies.reproduction import page as reproduction
 from studies.when_it_helps import page as when
 from studies.win import gains as win
@@ -210,7 +212,7 @@ def test_a_part_is_worth_what_is_lost_without_it(tmp_path: Path) -> None:
     assert table.loc["noise=0.0", "more"] == pytest.approx((-0.5 - 1) / 2)
     assert table.loc["noise=0.0", ["better", "worse"]].tolist() == [0, 2]
     assert table.index.tolist() == ["default", "noise=0.0"]
-    assert "no noise on refined scores | -37.5% | -75.0% | 0 : 2 |" in when.part_table(table)
+    assert "no noise on refined scores | -37.5% | -75.0% | 0 : 2 |" in part_table(table)
 
 
 def test_a_short_run_that_ended_worse_is_described() -> None:
@@ -223,10 +225,10 @@ def test_a_short_run_that_ended_worse_is_described() -> None:
         "last_error": 0.1,
         "followed": False,
     }
-    text = " ".join(when.short_part([fine, {**fine, "kept": 0.81}, {**fine, "last": 0.79}]).split())
+    text = " ".join(short_part([fine, {**fine, "kept": 0.81}, {**fine, "last": 0.79}]).split())
     assert "**1 of 3** selected models is worse by more than three standard errors, and 0 of the last models" in text
     assert "Seed 1: F1, 30 units, about 20 positive validation rows" in text
-    assert "Seed" not in when.short_part([fine])
+    assert "Seed" not in short_part([fine])
 
 
 def test_paragraphs_are_broken_into_lines_and_tables_are_not() -> None:

@@ -55,6 +55,6 @@ def test_the_page_says_where_it_is_worse(stored: Path) -> None:
 def test_the_programs_of_the_page_run(program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("METRICGRAD_CACHE", str(tmp_path))
     monkeypatch.setattr(universal, "OF_OUTPUTS", universal.Fitting(families=8, steps=20, sizes=(50,)))
-    told: dict[str, object] = {}
-    exec(program, told)
-    assert {"model"} <= set(told)
+    names: dict[str, object] = {}
+    exec(program, names)
+    assert {"model"} <= set(names)
