@@ -48,21 +48,21 @@ format: $(VENV)/.dev  ## let ruff rewrite what it can
 	$(BIN)/ruff format .
 
 fuzz: $(VENV)/.dev  ## 100,000 random examples against the oracles; half an hour, and after a stop it goes on
-	PYTHONPATH=studies $(BIN)/python -m reliability.fuzz
-	PYTHONPATH=studies $(BIN)/python -m reliability.page
+	$(BIN)/python -m studies.reliability.fuzz
+	$(BIN)/python -m studies.reliability.page
 
 attack: $(VENV)/.dev  ## damaged and hostile files, texts and servers, kills, many fits; ten minutes; or PARTS="kills specs"
-	@PYTHONPATH=studies $(BIN)/python -m reliability.run $(PARTS); code=$$?; \
-	  PYTHONPATH=studies $(BIN)/python -m reliability.page && exit $$code
+	@$(BIN)/python -m studies.reliability.run $(PARTS); code=$$?; \
+	  $(BIN)/python -m studies.reliability.page && exit $$code
 
 # What old packages say of newer ones they meet there is no error.
 floor: $(FLOOR)/.floor  ## run the main tests against the lowest versions that pyproject.toml allows
 	$(FLOOR)/bin/python -m pytest -W ignore::DeprecationWarning $(FLOOR_TESTS:%=tests/%)
 
 bench: $(VENV)/.bench  ## measure speed, as ratios within one run, and write docs/performance.md; half an hour
-	@for name in $(BENCHMARKS); do echo "benchmarks/$$name.py"; \
-	  $(BIN)/python benchmarks/$$name.py || echo "benchmarks/$$name.py: a claim is not met, or it failed"; done
-	$(BIN)/python benchmarks/performance.py
+	@for name in $(BENCHMARKS); do echo "benchmarks.speed.$$name"; \
+	  $(BIN)/python -m benchmarks.speed.$$name || echo "benchmarks.speed.$$name: a claim is not met, or it failed"; done
+	$(BIN)/python -m benchmarks.speed.performance
 
 clean:  ## remove what make made
 	rm -rf $(VENV) $(FLOOR) .mypy_cache .pytest_cache .ruff_cache .hypothesis metricgrad-demo build docs/gallery

@@ -53,6 +53,7 @@ def work(source: Path) -> None:
 def fit_lap(model: str) -> Callable[[], float]:
     """Return a fit of a table of 20,000 rows and 30 features."""
     from measuring import made_up_table
+
     from metricgrad import MetricClassifier, Recipe
 
     X, y = made_up_table(20_000, 30)

@@ -1,9 +1,9 @@
 """Mutation testing: which small faults in the numeric modules do the tests let pass?
 
-    python studies/mutation/run.py [MODULE ...] [--survivors] [--sample N]
+    python -m studies.mutation.run [MODULE ...] [--survivors] [--sample N]
 
 Every mutant is tested in a fork of this process, which has the heavy packages imported but not metricgrad. Outcomes
-are appended to results/mutation.jsonl, so that a second run goes on where the first one stopped; a mutant is tested
+are appended to build/mutation.jsonl, so that a second run goes on where the first one stopped; a mutant is tested
 again if the function around it changed, or with `--survivors` if it survived. What survives a few examples of each
 property is tested with all of them. `equivalent.json` has the mutants that change no result, each with its reason.
 """
@@ -32,10 +32,10 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-from mutants import Mutant, mutants
+from studies.mutation.mutants import Mutant, mutants
 
 ROOT = Path(__file__).parents[2]
-LOG, SUMMARY = ROOT / "results" / "mutation.jsonl", ROOT / "results" / "mutation.json"
+LOG, SUMMARY = ROOT / "build" / "mutation.jsonl", ROOT / "results" / "mutation.json"
 EQUIVALENT = Path(__file__).with_name("equivalent.json")
 TESTS: dict[str, tuple[str, ...]] = {
     "metrics.binary": ("metrics/test_registry.py", "metrics/test_metrics_oracles.py"),
@@ -69,7 +69,7 @@ HEAVY = [
 ]
 EXAMPLES = {"few": 15, "many": 60}
 """Of each property: for every mutant, and for those that survive the first."""
-COMMAND = "python studies/mutation/run.py"
+COMMAND = "python -m studies.mutation.run"
 SEED, SAMPLE, LINES = 0, 60, 150
 """Modules of fewer lines are tested in full; of longer ones this many mutants are drawn."""
 CPU_SECONDS, WALL_SECONDS, MEMORY = 120, 1_800, 12 << 30
@@ -224,6 +224,7 @@ def run_mutants(modules: Sequence[str], sample: int | None, again: bool) -> None
             if outcome["outcome"] == "survived" and has_properties(module):
                 outcome = tested(module, mutant.tree, "many")
             record = {"key": mutant.key, "line": mutant.line, "operator": mutant.operator, **outcome}
+            LOG.parent.mkdir(exist_ok=True)
             with LOG.open("a") as file:
                 file.write(json.dumps(record) + "\n")
             print(f"{module} {number}/{len(left)} {outcome['outcome']:8} {outcome['seconds']:5.1f} s  {mutant.change}")

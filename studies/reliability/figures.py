@@ -1,4 +1,4 @@
-"""Figures: what all cases of a part amount to, stored with the command, seed, version, date and commit."""
+"""Figures: the summary of all cases of a part, stored with command, seed, version, date and commit."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from reliability.verdicts import REFUSED, UNCLEAN, USED
+from studies.reliability.verdicts import REFUSED, UNCLEAN, USED
 
 STORED = Path(__file__).parents[2] / "results" / "reliability.json"
-SHOWN, LONGEST = 5, 500
-"""How many cases that are not clean are stored as examples, and how much of each."""
+MAX_EXAMPLES, MAX_DETAIL = 5, 500
+"""How many unclean cases are stored as examples, and how many characters of each."""
 
 
 def summed(cases: Iterable[Mapping[str, Any]], seconds: float, peak_mb: float) -> dict[str, Any]:
-    """Return how many cases came out which way, the slowest and the largest, and examples of what is not clean.
+    """Return the number of cases by outcome, the slowest and the largest, and examples of unclean ones.
 
-    A case that took more seconds or memory than it may is not clean, whatever came of it.
+    A case that exceeds its limit of seconds or memory is unclean, whatever its outcome.
     """
     judged = [_within(case, seconds, peak_mb) for case in cases]
     counts = Counter(case["outcome"] for case in judged)
@@ -31,14 +31,14 @@ def summed(cases: Iterable[Mapping[str, Any]], seconds: float, peak_mb: float) -
         "slowest_seconds": max((case["seconds"] for case in judged), default=0.0),
         "peak_mb": max((case.get("peak_mb", 0.0) for case in judged), default=0.0),
         "killed": sum(bool(case.get("killed")) for case in judged),
-        "examples": [_example(case) for case in wrong[:SHOWN]],
+        "examples": [_example(case) for case in wrong[:MAX_EXAMPLES]],
     }
 
 
 def _example(case: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is stored of a case that is not clean; its temporary folder is of no interest."""
-    said = re.sub(r"[^\s'\"]*/metricgrad-attack-\w+", "FOLDER", str(case.get("detail") or ""))
-    return {"case": case.get("case"), "kind": case.get("kind"), "detail": said[:LONGEST]}
+    """Return what is stored of an unclean case, without its temporary folder."""
+    detail = re.sub(r"[^\s'\"]*/metricgrad-attack-\w+", "FOLDER", str(case.get("detail") or ""))
+    return {"case": case.get("case"), "kind": case.get("kind"), "detail": detail[:MAX_DETAIL]}
 
 
 def _within(case: Mapping[str, Any], seconds: float, peak_mb: float) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def stored(path: Path = STORED) -> dict[str, Any]:
 
 
 def store(part: str, record: Mapping[str, Any], path: Path = STORED) -> None:
-    """Put the figures of a part in the place of those that are stored, whole or not at all."""
+    """Replace the stored figures of a part, atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     beside.write_text(json.dumps({**stored(path), part: dict(record)}, indent=1, sort_keys=True) + "\n", "utf-8")

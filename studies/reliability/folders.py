@@ -21,10 +21,10 @@ from numpy.random import Generator, default_rng
 
 from metricgrad import TableClassifier, load
 from metricgrad.tabular.persistence import STATE, WEIGHTS
-from reliability.damage import DAMAGES
-from reliability.tables import MODELS, save_models, small_table
-from reliability.verdicts import of_call, of_command, worse
-from reliability.workers import as_record
+from studies.reliability.damage import DAMAGES
+from studies.reliability.tables import MODELS, save_models, small_table
+from studies.reliability.verdicts import of_call, of_command, worse
+from studies.reliability.workers import as_record
 
 CASES, SECONDS, PEAK_MB = 6_000, 30.0, 512
 """How many cases, and the most seconds and memory one may take."""
@@ -72,7 +72,7 @@ def attempt(work: Path, seed: int, case: int) -> Mapping[str, Any]:
 
 
 def wrong_with(model: TableClassifier) -> str | None:
-    """Say what is wrong with the predictions of a loaded model, or return None."""
+    """Return what is wrong with the predictions of a loaded model, or None."""
     frame = small_table(5, seed=1)
     scores, labels = model.decision_function(frame), model.predict(frame)
     if scores.shape != (5,) or not np.isfinite(scores).all():

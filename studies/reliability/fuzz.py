@@ -1,7 +1,7 @@
-"""Fuzz the metrics against their oracles and store the figures: PYTHONPATH=studies python -m reliability.fuzz
+"""Fuzz the metrics against their oracles and store the figures: python -m studies.reliability.fuzz
 
-The examples are spread over all properties of tests/metrics/test_metrics_oracles.py. Each property is written down
-when it is done, so that after a stop the same command goes on with the others.
+The examples are spread over all properties of tests/metrics/test_metrics_oracles.py. Each property is recorded when it
+ends, so that after a stop the same command continues with the others.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from metricgrad.provenance import provenance
-from reliability import figures
-from reliability.workers import Journal
+from studies.reliability import figures
+from studies.reliability.workers import Journal
 
 ROOT = Path(__file__).parents[2]
 TESTS = "tests/metrics/test_metrics_oracles.py"
@@ -26,13 +26,13 @@ EXAMPLES = 100_000
 
 
 class Notes:
-    """What pytest is extended by: it writes down every property as it is done."""
+    """A plugin of pytest that records every property as it ends."""
 
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Write down a property that was called; one that failed is tried again the next time."""
+        """Record a property that was called; one that failed is tried again in the next run."""
         if report.when == "call" and "examples" in dict(report.user_properties):
             examples = dict(report.user_properties)["examples"]
             line = {"test": report.nodeid, "examples": examples, "seconds": report.duration, "passed": report.passed}
@@ -40,7 +40,7 @@ class Notes:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run the properties that are not done yet, and store the figures; return what pytest returns."""
+    """Run the remaining properties and store the figures; return the exit code of pytest."""
     asked = parser().parse_args(words)
     journal = journal_of(asked)
     passed = [line["test"] for line in journal.cases.values() if line["passed"]]
@@ -55,24 +55,24 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return what the command takes."""
-    found = argparse.ArgumentParser(prog="python -m reliability.fuzz", description=__doc__)
+    """Return the parser of the command."""
+    found = argparse.ArgumentParser(prog="python -m studies.reliability.fuzz", description=__doc__)
     found.add_argument("--examples", type=int, default=EXAMPLES, help="in all")
     found.add_argument("--seed", type=int, default=0)
     found.add_argument("--work", type=Path, default=ROOT / "build" / "reliability", help="for the journal")
     found.add_argument("--out", type=Path, default=figures.STORED, help="where figures are stored")
-    found.add_argument("--pytest", nargs=argparse.REMAINDER, default=[], help="what else pytest is given")
+    found.add_argument("--pytest", nargs=argparse.REMAINDER, default=[], help="further arguments of pytest")
     return found
 
 
 def journal_of(asked: argparse.Namespace) -> Journal:
-    """Return the journal; one of other code, another seed or another number of examples is begun again."""
+    """Return the journal; one of other code, another seed or another number of examples starts again."""
     digest = hashlib.sha256()
     for path in sorted([*(ROOT / "src").rglob("*.py"), ROOT / TESTS]):
         digest.update(path.read_bytes())
     head = {
         "key": [digest.hexdigest(), asked.seed, asked.examples],
-        "command": f"python -m reliability.fuzz --examples={asked.examples}",
+        "command": f"python -m studies.reliability.fuzz --examples={asked.examples}",
         "seed": asked.seed,
         "made_by": provenance(),
     }
@@ -80,7 +80,7 @@ def journal_of(asked: argparse.Namespace) -> Journal:
 
 
 def summed(journal: Journal, wanted: int) -> Mapping[str, Any]:
-    """Return how many examples of how many properties agreed, how many properties failed, and how long it took."""
+    """Return the numbers of examples, properties and failures, and the seconds."""
     latest = {line["test"]: line for line in journal.cases.values()}.values()
     return {
         "wanted": wanted,

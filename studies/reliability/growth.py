@@ -15,9 +15,9 @@ import numpy as np
 import torch
 
 from metricgrad import MetricClassifier, Recipe, TableClassifier, load, save
-from reliability.tables import TARGET, small_table
-from reliability.verdicts import UNCLEAN, USED, Verdict
-from reliability.workers import as_record, memory
+from studies.reliability.tables import TARGET, small_table
+from studies.reliability.verdicts import UNCLEAN, USED, Verdict
+from studies.reliability.workers import as_record, memory
 
 CASES, SECONDS, PEAK_MB = 1, 1_800.0, 1_024
 """One case of many fits, and the most seconds and memory it may take."""

@@ -20,10 +20,10 @@ from sklearn.datasets import dump_svmlight_file
 from metricgrad.paper.formats import Layout, read_blocks, read_parquet
 from metricgrad.tabular.io import read_table
 from metricgrad.tabular.schema import infer_columns
-from reliability.damage import DAMAGES
-from reliability.tables import save_models, small_table
-from reliability.verdicts import REFUSED, of_call, of_command, worse
-from reliability.workers import as_record
+from studies.reliability.damage import DAMAGES
+from studies.reliability.tables import save_models, small_table
+from studies.reliability.verdicts import REFUSED, of_call, of_command, worse
+from studies.reliability.workers import as_record
 
 CASES, SECONDS, PEAK_MB = 2_000, 60.0, 1_024
 """How many cases, and the most seconds and memory one may take."""

@@ -1,7 +1,7 @@
-"""Writers that are killed: afterwards the old or the new content is there, whole, and the next writer succeeds.
+"""Killed writers: afterwards the old or the new content is complete, and the next writer succeeds.
 
-Half of the kills come at a random moment; the other half between two file operations, each in its turn, so that no gap
-is missed: before the rename, after a file was opened and emptied, and so on.
+Half of the kills come at a random moment; the other half between two file operations, each in turn, so that no gap is
+missed: before the rename, after a file was opened and emptied, and so on.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from metricgrad.paper.formats import Layout, read_parquet
 from metricgrad.paper.report import write_report
 from metricgrad.paper.sources import File, Source
 from metricgrad.tabular.batch_predict import write_predictions
-from reliability.tables import save_models, small_table
-from reliability.verdicts import UNCLEAN, USED, Verdict
-from reliability.workers import as_record
+from studies.reliability.tables import save_models, small_table
+from studies.reliability.verdicts import UNCLEAN, USED, Verdict
+from studies.reliability.workers import as_record
 
 CASES, SECONDS, PEAK_MB = 180, 60.0, 1_024
 """How many cases, and the most seconds and memory one may take."""
@@ -43,9 +43,9 @@ LINES = ["a,b,target", *(f"{i},{i % 7},{i % 2}" for i in range(ROWS))]
 
 @dataclass(frozen=True)
 class Writer:
-    """Something that writes: how a folder is before, what is written, and what is wrong with what is there after.
+    """A writer: it prepares a folder, writes to it, and checks its content afterwards.
 
-    `check` returns None where the old content, or the new, is there and whole; it is run in a process of its own.
+    `check` returns None if the old or the new content is complete, else what is wrong.
     """
 
     before: Callable[[Path, Path], None]
@@ -66,7 +66,7 @@ def prepare(work: Path) -> None:
 
 
 def attempt(work: Path, seed: int, case: int) -> Mapping[str, Any]:
-    """Kill a writer, look at what it left, and let another write."""
+    """Kill a writer, check what it left, and run another."""
     name = list(WRITERS)[case % len(WRITERS)]
     writer, turn = WRITERS[name], case // len(WRITERS)
     with tempfile.TemporaryDirectory(prefix="metricgrad-attack-") as folder:
@@ -92,7 +92,7 @@ def attempt(work: Path, seed: int, case: int) -> Mapping[str, Any]:
 
 
 def _in_child(call: Callable[[], object]) -> int:
-    """Run something in a forked child, and return how it ended: 0 if well."""
+    """Run a call in a forked child and return its exit status, 0 for success."""
     pid = _forked(call)
     return os.waitpid(pid, 0)[1]
 
@@ -147,7 +147,7 @@ def _opens_to_write(event: str, values: tuple[Any, ...]) -> bool:
 
 
 def _measured(writer: Writer, work: Path, there: Path) -> tuple[float, list[int]]:
-    """Return how long a writer takes, and its file operations: those after which all may be lost come first."""
+    """Return the seconds of a writer and its file operations, the critical ones first."""
     with tempfile.TemporaryDirectory(prefix="metricgrad-attack-") as name:
         copy, noted = Path(name) / "copy", Path(name) / "noted"
         shutil.copytree(there, copy)
@@ -160,7 +160,7 @@ def _measured(writer: Writer, work: Path, there: Path) -> tuple[float, list[int]
 
 
 def _note(writer: Writer, work: Path, there: Path, out: Path) -> None:
-    """Write, and write down the names of the file operations."""
+    """Write, and record the names of the file operations."""
     found: list[str] = []
 
     def watch(event: str, values: tuple[Any, ...]) -> None:
@@ -221,6 +221,8 @@ def _append(work: Path, there: Path) -> None:
     store = Store(there / "runs.jsonl")
     for number in range(20, 60):
         store.add({"number": number}, {"loss": 0.5, "long": "x" * 20_000})
+        if number % 10 == 9:
+            store.pack()
 
 
 def _check_records(there: Path) -> str | None:

@@ -1,4 +1,4 @@
-"""Write docs/reliability.md from results/reliability.json: PYTHONPATH=studies python -m reliability.page"""
+"""Write docs/reliability.md from results/reliability.json: python -m studies.reliability.page"""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from reliability import figures
-from reliability.verdicts import REFUSED, UNCLEAN, USED
+from studies.reliability import figures
+from studies.reliability.verdicts import REFUSED, UNCLEAN, USED
 
 PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
 Record = Mapping[str, Any]
 ATTACKS = {
-    "folders": "model folders, damaged or forged: bits flipped, files cut, types exchanged, links, pipes, huge files",
-    "inputs": "input files, damaged or made to do harm: CSV, Parquet, Feather, LIBSVM and ARFF, plain and packed",
+    "folders": "damaged or forged model folders: bits flipped, files cut, types exchanged, links, pipes, huge files",
+    "inputs": "damaged or malicious input files: CSV, Parquet, Feather, LIBSVM and ARFF, plain and packed",
     "kills": "writers killed: a model, predictions, records, the cache, a report",
-    "specs": "hostile texts instead of a metric: code, deep nesting, huge numbers, unicode, very long texts",
+    "specs": "hostile text instead of a metric: code, deep nesting, huge numbers, unicode, very long texts",
     "servers": "hostile servers: silent, dripping, endless, redirecting in circles, lying about lengths",
 }
 """What each attack is, in the order of the page."""
@@ -23,18 +23,18 @@ HEAD = """# Reliability
 
 <!-- Written by studies/reliability/page.py from results/reliability.json. -->
 
-What is promised, and attacked by `make attack`:
+`make attack` tests these guarantees:
 
-- **A bad file is refused in one line.** A model folder or an input file that is damaged, forged or made to do harm is
-  either read and gives finite numbers, or raises `ValueError`, `TypeError` or `OSError` with a message. The command
-  prints one line and exits with code 2, without a traceback.
-- **Nothing in a file is run.** A model folder is data. A metric written as text is parsed, never executed, unless it
-  names a Python file on the command line.
-- **Time and memory are bounded.** No case may take more than the seconds and the memory given below.
-- **A kill loses nothing.** After a writer is killed at any moment, the old content or the new is there and whole, no
+- **A bad file is rejected in one line.** A model folder or an input file that is damaged, forged or malicious is either
+  read and gives finite numbers, or raises `ValueError`, `TypeError` or `OSError` with a message. The command prints one
+  line and exits with code 2, without a traceback.
+- **No code from a file is executed.** A model folder is data. A metric written as text is parsed, never executed,
+  unless it names a Python file on the command line.
+- **Time and memory are bounded.** No case may exceed the seconds and the memory given below.
+- **A kill loses nothing.** After a writer is killed at any moment, either the old or the new content is complete, no
   earlier record is lost, and the next writer succeeds.
-- **A download is whole or not there.** Whatever a server does, it is given up in bounded time.
-- **Fits leave nothing behind.** Memory, tensors, threads and open files do not grow from fit to fit.
+- **A download is complete or absent.** Whatever a server does, the download ends in bounded time.
+- **Fits do not leak.** Memory, tensors, threads and open files do not grow from fit to fit.
 """
 
 
@@ -61,7 +61,7 @@ def attack_part(stored: Mapping[str, Record]) -> str:
         "## Attacks",
         "",
         "*Used* is a result that was checked, *refused* a clean error, *unclean* anything else, which should be 0. The",
-        "slowest case and the highest memory above that of the process stand beside their limits.",
+        "slowest case and the highest memory above that of the process are shown with their limits.",
         "",
         "| attack | cases | used | refused | unclean | slowest | memory |",
         "|---|---|---|---|---|---|---|",
@@ -109,7 +109,7 @@ def fuzz_part(stored: Mapping[str, Record]) -> str:
     return (
         f"## Fuzzing\n\n`make fuzz` compares metrics with scikit-learn, fractions or brute force on random sets:\n"
         f"{_of(record['examples'], record['wanted'])} examples of {record['properties']} properties, "
-        f"{_bold(record['failures'])} failures, which took {record['seconds'] / 60:,.0f} minutes one by one.\n"
+        f"{_bold(record['failures'])} failures, in {record['seconds'] / 60:,.0f} minutes one after the other.\n"
     )
 
 
@@ -121,7 +121,7 @@ def made_part(stored: Mapping[str, Record]) -> str:
         for name, record in stored.items()
     ]
     head = [
-        "## How it was made",
+        "## How these numbers were made",
         "",
         "| figures | command | seed | version | commit | date |",
         "|---|---|---|---|---|---|",

@@ -1,6 +1,6 @@
-"""Attack metricgrad and store the figures: PYTHONPATH=studies python -m reliability.run [PART ...], or `make attack`.
+"""Attack metricgrad and store the figures: python -m studies.reliability.run [PART ...], or `make attack`.
 
-Every case is written down as it is done, so that a stop loses nothing and the same command goes on from there.
+Every case is recorded as it ends, so that a stop loses nothing and the same command continues from there.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from rich.console import Console
 from rich.table import Table
 
 from metricgrad.provenance import provenance
-from reliability import figures, folders, growth, inputs, kills, servers, specs
-from reliability.verdicts import REFUSED, UNCLEAN, USED
-from reliability.workers import Job, Journal, run_jobs
+from studies.reliability import figures, folders, growth, inputs, kills, servers, specs
+from studies.reliability.verdicts import REFUSED, UNCLEAN, USED
+from studies.reliability.workers import Job, Journal, run_jobs
 
 PARTS: dict[str, ModuleType] = {
     "growth": growth,
@@ -38,15 +38,15 @@ PARTS: dict[str, ModuleType] = {
     "inputs": inputs,
     "folders": folders,
 }
-"""Attacks by name; what cannot be split comes first, so that no worker ends alone."""
+"""Attacks by name; those that cannot be split come first, so that all workers end together."""
 ROOT = Path(__file__).parents[2]
 WORKERS, BATCH = 2, 250
 """Processes at a time, and the most cases that one of them tries."""
-GOES_WRONG = 1
+FAILED = 1
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run attacks, show and store their figures, and return 1 if anything was not clean or is still to be done."""
+    """Run attacks, show and store their figures, and return 1 if anything was unclean or is incomplete."""
     asked = parser().parse_args(words)
     parts = {name: PARTS[name] for name in asked.parts or PARTS}
     if asked.case is not None:
@@ -59,18 +59,18 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         attack(parts, journals, wanted, asked)
     except KeyboardInterrupt:
-        print("stopped; the same command goes on from here", file=sys.stderr)
+        print("stopped; the same command continues from here", file=sys.stderr)
     return finish(parts, journals, wanted, asked)
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return what the command takes."""
-    found = argparse.ArgumentParser(prog="python -m reliability.run", description=__doc__)
+    """Return the parser of the command."""
+    found = argparse.ArgumentParser(prog="python -m studies.reliability.run", description=__doc__)
     found.add_argument("parts", nargs="*", metavar="PART", type=_part, help=", ".join(PARTS))
     found.add_argument("--cases", type=int, help="at most so many cases of each part")
     found.add_argument("--case", type=int, help="one case only, in this process, to see why it is not clean")
     found.add_argument("--seed", type=int, default=0)
-    found.add_argument("--minutes", type=float, default=10.0, help="after which the rest is left for the next time")
+    found.add_argument("--minutes", type=float, default=10.0, help="after which the rest is left for the next run")
     found.add_argument("--fresh", action="store_true", help="begin again, even if nothing has changed")
     found.add_argument("--work", type=Path, default=ROOT / "build" / "reliability", help="for journals and models")
     found.add_argument("--out", type=Path, default=figures.STORED, help="where figures are stored")
@@ -84,14 +84,14 @@ def _part(name: str) -> str:
 
 
 def journal(name: str, asked: argparse.Namespace, wanted: int, fresh: bool) -> Journal:
-    """Return the journal of a part; one made by other code, another seed or for another number is begun again."""
+    """Return the journal of a part; one of other code, another seed or another number of cases starts again."""
     path = asked.work / f"{name}.jsonl"
     if fresh:
         path.unlink(missing_ok=True)
     words = [name, *(f"--{key}={getattr(asked, key)}" for key in ("cases", "seed") if getattr(asked, key))]
     head = {
         "key": [source_hash(), asked.seed, wanted],
-        "command": shlex.join(["python", "-m", "reliability.run", *words]),
+        "command": shlex.join(["python", "-m", "studies.reliability.run", *words]),
         "seed": asked.seed,
         "made_by": provenance(),
     }
@@ -126,7 +126,7 @@ def attack(
 
 @contextmanager
 def own_temporary_folder() -> Iterator[None]:
-    """Let workers make their temporary files in one folder, which goes with all that those who are killed leave."""
+    """Put the temporary files of workers into one folder, and remove it with everything that killed workers leave."""
     with tempfile.TemporaryDirectory(prefix="metricgrad-attack-", ignore_cleanup_errors=True) as folder:
         tempfile.tempdir = folder
         try:
@@ -142,7 +142,7 @@ def batches(cases: list[int]) -> list[list[int]]:
 
 
 def _prepare(parts: Sequence[ModuleType], work: Path) -> None:
-    """Make what cases start from in a child: a process that has trained is not forked."""
+    """Prepare the cases in a child, because a process that has trained must not be forked."""
     work.mkdir(parents=True, exist_ok=True)
     pid = os.fork()
     if not pid:
@@ -162,7 +162,7 @@ def _prepare(parts: Sequence[ModuleType], work: Path) -> None:
         os.waitpid(pid, 0)
         raise
     if status:
-        raise RuntimeError("what the cases start from could not be made")
+        raise RuntimeError("the cases could not be prepared")
 
 
 class Progress:
@@ -186,7 +186,7 @@ class Progress:
 def finish(
     parts: dict[str, ModuleType], journals: dict[str, Journal], wanted: dict[str, int], asked: argparse.Namespace
 ) -> int:
-    """Store and show the figures; return 1 if they are not what is promised."""
+    """Store and show the figures; return 1 if a guarantee is not met."""
     records = {}
     for name, part in parts.items():
         head, cases = journals[name].head, journals[name].cases.values()
@@ -200,7 +200,7 @@ def finish(
         figures.store(name, records[name], asked.out)
     show(records)
     complete = all(record["cases"] == wanted[name] for name, record in records.items())
-    return 0 if complete and not any(record[UNCLEAN] for record in records.values()) else GOES_WRONG
+    return 0 if complete and not any(record[UNCLEAN] for record in records.values()) else FAILED
 
 
 def _own_figures(name: str, cases: list[dict[str, Any]]) -> dict[str, Any]:
@@ -209,7 +209,7 @@ def _own_figures(name: str, cases: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def show(records: dict[str, dict[str, Any]]) -> None:
-    """Print the figures as a table, and what was not clean."""
+    """Print the figures as a table, and examples of unclean cases."""
     table = Table("attack", "cases", USED, REFUSED, UNCLEAN, "slowest", "memory")
     for name, record in records.items():
         of = f"{record['cases']:,}" + ("" if record["cases"] == record["wanted"] else f" of {record['wanted']:,}")
@@ -218,12 +218,12 @@ def show(records: dict[str, dict[str, Any]]) -> None:
     Console().print(table)
     for name, record in records.items():
         for example in record["examples"]:
-            again = f"python -m reliability.run {name} --seed {record['seed']} --case {example['case']}"
+            again = f"python -m studies.reliability.run {name} --seed {record['seed']} --case {example['case']}"
             print(f"{again}: {example['kind']} {example['detail']}".replace("\x1b", "?")[:400])
 
 
 def one_case(parts: dict[str, ModuleType], asked: argparse.Namespace) -> int:
-    """Try one case of each part, and print what came of it."""
+    """Try one case of each part, and print its outcome."""
     outcomes = []
     for name, part in parts.items():
         _prepare([part], asked.work)
@@ -233,7 +233,7 @@ def one_case(parts: dict[str, ModuleType], asked: argparse.Namespace) -> int:
             run_jobs([Job(alone, attempt, [asked.case], part.SECONDS)], 1, time.monotonic() + 600, lambda: None)
         outcomes.append(alone.cases[asked.case]["outcome"])
         print(f"{name} {asked.case}: {alone.cases[asked.case]!r}")
-    return GOES_WRONG if UNCLEAN in outcomes else 0
+    return FAILED if UNCLEAN in outcomes else 0
 
 
 if __name__ == "__main__":

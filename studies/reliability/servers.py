@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from metricgrad.paper.download import fetch
-from reliability.verdicts import UNCLEAN, USED, Verdict, of_call
-from reliability.workers import as_record
+from studies.reliability.verdicts import UNCLEAN, USED, Verdict, of_call
+from studies.reliability.workers import as_record
 
 SECONDS, PEAK_MB = 30.0, 256
 """The most seconds and memory a case may take."""

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from metricgrad.metrics.registry import get_metric
-from reliability.hostile_texts import texts
-from reliability.tables import save_models
-from reliability.verdicts import REFUSED, UNCLEAN, USED, Verdict, of_call, of_command, worse
-from reliability.workers import as_record
+from studies.reliability.hostile_texts import texts
+from studies.reliability.tables import save_models
+from studies.reliability.verdicts import REFUSED, UNCLEAN, USED, Verdict, of_call, of_command, worse
+from studies.reliability.workers import as_record
 
 SECONDS, PEAK_MB = 10.0, 256
 """The most seconds and memory a case may take."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from reliability.verdicts import UNCLEAN, Verdict
+from studies.reliability.verdicts import UNCLEAN, Verdict
 
 Attempt = Callable[[int], Mapping[str, Any]]
 """Tries the case of a number, and returns what is to be kept of it: `outcome`, `kind`, `detail` and figures."""

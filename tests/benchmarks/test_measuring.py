@@ -9,7 +9,7 @@ from statistics import median
 import numpy as np
 import pytest
 
-import measuring
+from benchmarks.speed import measuring
 
 
 def test_contestants_take_turns_every_second_lap_backwards() -> None:
@@ -20,7 +20,7 @@ def test_contestants_take_turns_every_second_lap_backwards() -> None:
 
 
 def test_a_contestant_may_time_itself() -> None:
-    found = measuring.in_turns({"a": lambda: 2.5, "b": lambda: 5}, 2, timed=measuring.own_word, warm=False)
+    found = measuring.in_turns({"a": lambda: 2.5, "b": lambda: 5}, 2, timed=measuring.self_timed, warm=False)
     assert found == {"a": [2.5, 2.5], "b": [5.0, 5.0]}
 
 
@@ -55,7 +55,7 @@ def test_what_is_stored_says_how_it_came_and_what_failed(
     claims = [measuring.claim(f"bar {bar}", measuring.spread([1.5]), at_most=bar) for bar in (1, 2)]
     assert measuring.store("speed", claims, tmp_path, rows=10) == 1
     record = measuring.stored("speed", tmp_path)
-    assert record["command"] == "python benchmarks/speed.py --rows '10 000'"
+    assert record["command"] == "python -m benchmarks.speed.speed --rows '10 000'"
     assert record["claims"] == claims
     assert record["rows"] == 10
     assert {"metricgrad", "commit", "date", "torch"} <= record["made_by"].keys()

@@ -137,7 +137,7 @@ def test_a_folder_a_file_and_a_store_are_the_same(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_records_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"results: expected a folder that holds runs\.jsonl, got '.*'"):
+    with pytest.raises(ValueError, match=r"expected a folder that holds runs\.jsonl or runs\.parquet, got '.*'"):
         read_records(tmp_path)
     with pytest.raises(ValueError, match="got 'no/such/folder'"):
         read_records("no/such/folder")

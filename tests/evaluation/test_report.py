@@ -79,7 +79,7 @@ def test_a_strip_of_a_chart_has_the_mean_of_every_method_there(result: Compariso
     where, *values = strips[15].split("\n")
     at = np.abs(SHARES - float(where.removeprefix("false-alarm rate "))).argmin()
     for method, line in zip(result.methods, values, strict=True):
-        mean = np.mean([trial.shown.roc[at] for trial in result.of(method)])
+        mean = np.mean([trial.diagnosis.roc[at] for trial in result.of(method)])
         assert line == f"{result.label(method)}: {mean:.3f}"
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from metricgrad import provenance as made
+from metricgrad.evaluation import store as stores
 from metricgrad.evaluation.store import Store
 from metricgrad.provenance import provenance
 
@@ -127,3 +128,136 @@ def test_records_are_a_table_for_pandas(tmp_path: Path) -> None:
     frame = store.frame()
     assert frame.loc[0, "run.metric"] == "f1"
     assert frame.loc[0, "loss"] == 0.25
+
+
+# ---- packed records ------------------------------------------------------------------------------------------------
+
+
+def seeds(store: Store) -> list[int]:
+    return [record["run"]["seed"] for record in store]
+
+
+def filled(path: Path, numbers: range) -> Store:
+    store = Store(path)
+    for seed in numbers:
+        store.add({**RUN, "seed": seed}, {"loss": seed / 7, "history": [0.1, None]})
+    return store
+
+
+def test_packed_and_new_records_are_read_together_oldest_first(tmp_path: Path) -> None:
+    store = filled(tmp_path / "runs.jsonl", range(3))
+    assert store.pack() == 3
+    assert store.path.read_bytes() == b""
+    store.add({**RUN, "seed": 1}, {"loss": 9.0})
+    assert seeds(store) == [0, 1, 2, 1]
+    found = store.find({**RUN, "seed": 1})
+    assert found is not None
+    assert found["loss"] == 9.0
+    assert Store(store.packed).path == store.path
+    assert store.pack() == 4
+    assert seeds(store) == [0, 1, 2, 1]
+
+
+def test_packing_and_unpacking_gives_the_same_lines(tmp_path: Path) -> None:
+    store = filled(tmp_path / "runs.jsonl", range(5))
+    lines = store.path.read_bytes()
+    assert store.pack() == store.unpack() == 5
+    assert store.path.read_bytes() == lines
+    assert not store.packed.exists()
+
+
+def test_packing_again_changes_nothing(tmp_path: Path) -> None:
+    store = filled(tmp_path / "runs.jsonl", range(2))
+    store.pack()
+    packed = store.packed.read_bytes()
+    assert store.pack() == 2
+    store.path.unlink()  # as in a fresh clone
+    assert store.pack() == 2
+    assert store.packed.read_bytes() == packed
+    assert seeds(store) == [0, 1]
+
+
+def test_a_kill_between_packing_and_emptying_the_lines_gives_no_record_twice(tmp_path: Path) -> None:
+    store = filled(tmp_path / "runs.jsonl", range(3))
+    lines = store.path.read_bytes()
+    store.pack()
+    store.path.write_bytes(lines)
+    store.add({**RUN, "seed": 3}, {"loss": 0.0})
+    assert seeds(store) == [0, 1, 2, 3]
+    assert store.pack() == 4
+    assert seeds(store) == [0, 1, 2, 3]
+
+
+def test_a_kill_while_unpacking_loses_and_repeats_nothing(tmp_path: Path) -> None:
+    store = filled(tmp_path / "runs.jsonl", range(3))
+    first, *_ = store.path.read_bytes().splitlines()
+    store.pack()
+    store.path.write_bytes(first + b'\n{"run": {"se')
+    with pytest.warns(UserWarning, match="skipped 1 of 2 lines"):
+        assert seeds(store) == [0, 1, 2]
+    with pytest.warns(UserWarning, match="skipped 1 of 2 lines"):
+        assert store.unpack() == 3
+    assert seeds(store) == [0, 1, 2]
+
+
+def test_damaged_lines_are_dropped_with_a_warning_when_packing(tmp_path: Path) -> None:
+    store = filled(tmp_path / "runs.jsonl", range(2))
+    with store.path.open("ab") as file:
+        file.write(b'{"run": {"seed": 2')
+    with pytest.warns(UserWarning, match="skipped 1 of 3 lines"):
+        assert store.pack() == 2
+    assert seeds(store) == [0, 1]
+
+
+def test_lines_of_something_else_are_not_packed(tmp_path: Path) -> None:
+    store = Store(tmp_path / "log.jsonl")
+    store.path.write_text('{"mutant": 1}\n')
+    with (
+        pytest.warns(UserWarning, match="skipped 1 of 1"),
+        pytest.raises(ValueError, match=r"log\.jsonl: expected lines of records, got none"),
+    ):
+        store.pack()
+    assert store.path.read_text() == '{"mutant": 1}\n'
+
+
+def test_a_damaged_packed_file_is_one_clear_error_and_is_not_overwritten(tmp_path: Path) -> None:
+    store = filled(tmp_path / "runs.jsonl", range(2))
+    store.packed.write_bytes(b"PAR1 and no more")
+    for use in (lambda: list(store), store.pack, store.unpack, lambda: store.find(RUN)):
+        with pytest.raises(ValueError, match=r"runs\.parquet: expected a Parquet file of records"):
+            use()
+    assert store.packed.read_bytes() == b"PAR1 and no more"
+    assert len(store.path.read_bytes().splitlines()) == 2
+
+
+def test_what_is_not_there_cannot_be_packed(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="expected a file of records, got none"):
+        Store(tmp_path / "runs.jsonl").pack()
+    with pytest.raises(ValueError, match="expected a Parquet file of records, got none"):
+        Store(tmp_path / "runs.jsonl").unpack()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_writer_loses_nothing_while_another_process_packs(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    filled(path, range(100, 101))
+    writer = multiprocessing.get_context("spawn").Process(target=add_some, args=(path, 1))
+    writer.start()
+    while writer.is_alive():
+        Store(path).pack()
+    writer.join()
+    assert sorted(seeds(Store(path))) == [*range(50), 100]
+
+
+def test_fields_of_recipes_are_read_by_their_names_of_today(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path / "runs.jsonl")
+    run = {"content": {"companion": True, "rounds": 3}, "changes": {"companion": False}}
+    store.add(run, {})
+    store.pack()
+    monkeypatch.setattr(stores, "RENAMED", {"companion": "control"})
+    today = {"content": {"control": True, "rounds": 3}, "changes": {"control": False}}
+    assert [record["run"] for record in store] == [today]
+    assert store.find(today) is not None
+    assert store.keys() == {store.key(today)}
+    assert store.unpack() == 1
+    assert '"companion": true' in store.path.read_text()  # what is stored stays as it was

@@ -168,8 +168,8 @@ def test_the_command_writes_the_page_into_the_folder(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda folder: None, "results: expected a folder that holds runs.jsonl, got"),
-        (lambda folder: folder.mkdir(), "results: expected a folder that holds runs.jsonl, got"),
+        (lambda folder: None, "results: expected a folder that holds runs.jsonl or runs.parquet, got"),
+        (lambda folder: folder.mkdir(), "results: expected a folder that holds runs.jsonl or runs.parquet, got"),
         (
             lambda folder: (folder.mkdir(), (folder / "runs.jsonl").touch()),
             "results: expected records of trained models",

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import torch
 
-from reliability import figures, growth, hostile_texts, page, specs, verdicts
-from reliability.workers import Job, Journal, run_jobs
+from studies.reliability import figures, growth, hostile_texts, page, specs, verdicts
+from studies.reliability.workers import Job, Journal, run_jobs
 
 ROOT = Path(__file__).parents[2]
 FEW = 10
@@ -23,9 +23,9 @@ FEW = 10
 
 def started(*words: Any, module: str = "run") -> subprocess.Popen[str]:
     """Start attacks in a process of their own, which forks."""
-    paths = os.pathsep.join([str(ROOT / "studies"), str(ROOT / "src")])
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "src")])
     return subprocess.Popen(
-        [sys.executable, "-m", f"reliability.{module}", *map(str, words)],
+        [sys.executable, "-m", f"studies.reliability.{module}", *map(str, words)],
         env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -59,7 +59,7 @@ def test_a_few_cases_of_each_attack_are_clean(tmp_path: Path, monkeypatch: pytes
     assert {name: stored[name]["examples"] for name in names} == {name: [] for name in names}
     for name in names:
         assert stored[name]["cases"] == stored[name][verdicts.USED] + stored[name][verdicts.REFUSED] == FEW
-        assert stored[name]["command"] == f"python -m reliability.run {name} --cases={FEW}"
+        assert stored[name]["command"] == f"python -m studies.reliability.run {name} --cases={FEW}"
         assert stored[name]["made_by"]["metricgrad"]
     assert not list(tmp_path.glob("metricgrad-attack-*"))
 

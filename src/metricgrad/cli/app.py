@@ -71,6 +71,7 @@ app = typer.Typer(
 )
 universal = typer.Typer(no_args_is_help=True, help="Fit universal surrogates, or list the bundled ones.")
 app.add_typer(universal, name="universal")
+app.add_typer(paper_commands.results, name="results")
 
 
 def show_version(wanted: bool) -> None:

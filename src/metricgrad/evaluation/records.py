@@ -1,4 +1,4 @@
-"""Records of trained models as a results folder holds them: the newest of each run, and how it was trained."""
+"""Records of trained models in a results folder: the newest of each run, and how its model was trained."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ from typing import Any
 from metricgrad.evaluation.store import Store
 from metricgrad.training.recipe import RECIPES, Recipe
 
-FILE = "runs.jsonl"
-"""The file of a results folder that holds its records."""
+FILE, PACKED_FILE = "runs.jsonl", "runs.parquet"
+"""The files of a results folder that hold its records: those of running programs, and those that are packed."""
 NAMES = ("dataset", "metric", "method", "seed")
-"""What a record must say of its run to be a record of a trained model."""
+"""Fields of a run that a record of a trained model must have."""
+SETTING_FIELDS = ("model", "recipe", "rows", "content", "changes")
+"""Fields of a run that its setting depends on."""
 
 
 @dataclass(frozen=True, order=True)
 class Setting:
-    """How models were trained: the network, the recipe, how that differs from the one of its name today, on how much.
+    """How models were trained: network, recipe, changes against the current recipe of that name, and number of rows.
 
-    Stored runs hold the whole content of their recipe, so those of two contents under one name have two settings.
-    Values of changes are JSON. `rows` is the most rows of a dataset that were used, 0 for all there are.
+    Stored runs hold the content of their recipe, so two contents under one name are two settings. Values of changes are
+    JSON. `rows` is the largest number of rows of a dataset that was used, 0 for all.
 
     >>> Setting("mlp", "default", (("rounds", "200"),), 6_000).title
     'mlp, recipe default with rounds = 200, at most 6,000 rows'
@@ -50,11 +52,11 @@ class Setting:
 
 
 UNKNOWN = ("content", "unknown")
-"""The change of a run that was stored without the content of its recipe."""
+"""The change shown for a run that was stored without the content of its recipe."""
 
 
 def _changes(recipe: str, run: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Return how the recipe of a stored run differs from the one of that name today."""
+    """Return how the recipe of a stored run differs from the current one of that name."""
     content = run.get("content")
     known = {name: json.dumps(value) for name, value in RECIPES[recipe].content.items()} if recipe in RECIPES else {}
     if not isinstance(content, Mapping):
@@ -67,10 +69,10 @@ def _changes(recipe: str, run: Mapping[str, Any]) -> tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class Record:
-    """One trained model: what was run, in which setting, and everything that is kept of it.
+    """One trained model: what was run, in which setting, and the whole stored record.
 
-    Its `kept["test"]` has the losses of the model that was kept in the end, `kept["followed"]` those of the model that
-    followed the loss where that is another one; older records do not have it.
+    `kept["test"]` has the losses of the model that was selected in the end, `kept["followed"]` those of the model
+    trained on the loss where that is another one; older records do not have it.
     """
 
     dataset: str
@@ -82,9 +84,9 @@ class Record:
     kept: Mapping[str, Any] = field(repr=False, hash=False)
 
     def loss(self, protocol: str, metric: str, followed: bool = False) -> float | None:
-        """Return a test loss under a protocol, or None if it is not there or not a finite number.
+        """Return a test loss under a protocol, or None if it is missing or not finite.
 
-        Of the model that was kept or, if asked for, of the one that followed the loss.
+        It is that of the selected model or, with `followed`, that of the model trained on the loss.
         """
         other = self.kept.get("followed") if followed else None
         found: Any = other if isinstance(other, Mapping) else self.kept
@@ -95,25 +97,25 @@ class Record:
 
     @property
     def verdict(self) -> bool | None:
-        """Whether the model that followed the loss was the one kept; None if that is not known."""
+        """Whether the model trained on the loss was the selected one; None if unknown."""
         verdict = self.kept.get("verdict")
         followed = verdict.get("followed") if isinstance(verdict, Mapping) else None
         return followed if isinstance(followed, bool) else None
 
     @property
     def knows_followed(self) -> bool:
-        """Whether the losses of the model that followed the loss are known."""
+        """Whether the losses of the model trained on the loss are known."""
         return "followed" in self.kept or self.verdict is True
 
     @property
     def sources(self) -> tuple[str, str]:
-        """Digests of the dataset and of the bundled surrogate, empty where they are not known."""
+        """Digests of the dataset and of the bundled surrogate, empty where unknown."""
         run = self.kept["run"]
         return str(run.get("data") or ""), str(run.get("surrogate") or "")
 
     @property
     def subset(self) -> str | None:
-        """What part of the dataset was held, or None for the whole."""
+        """Which part of the dataset was available, or None for all of it."""
         part = self.kept.get("subset")
         return str(part) if part else None
 
@@ -124,14 +126,14 @@ def open_store(results: Store | str | Path) -> Store:
     Parameters
     ----------
     results : Store or path
-        A folder that holds `runs.jsonl`, such a file, or a store.
+        A folder that holds `runs.jsonl` or `runs.parquet`, such a file, or a store.
     """
     if isinstance(results, Store):
         return results
     path = Path(results)
     store = Store(path / FILE if path.is_dir() else path)
-    if not store.path.is_file():
-        raise ValueError(f"results: expected a folder that holds {FILE}, got {str(results)!r}")
+    if not store.exists:
+        raise ValueError(f"results: expected a folder that holds {FILE} or {PACKED_FILE}, got {str(results)!r}")
     return store
 
 
@@ -141,23 +143,27 @@ def read_records(results: Store | str | Path) -> list[Record]:
     Parameters
     ----------
     results : Store or path
-        A results folder, its file of records, or a store. What is not a record of a trained model is passed over;
-        one that should be, but whose fields are not what they should be, with a warning.
+        A results folder, its file of records, or a store. Records of other things than trained models are ignored;
+        records of trained models with malformed fields are skipped with a warning.
     """
     store, malformed = open_store(results), []
-    newest: dict[str, Record] = {}
+    newest: dict[tuple[Any, ...], Record] = {}
+    settings_by_key: dict[str, Setting] = {}
     for kept in store:
         run = kept["run"]
         if not all(name in run for name in NAMES) or "test" not in kept:
             continue
-        wrong = _wrong_field(kept)
-        if wrong:
-            malformed.append(wrong)
+        invalid = _invalid_field(kept)
+        if invalid:
+            malformed.append(invalid)
             continue
+        key = Store.key({name: run.get(name) for name in SETTING_FIELDS})
+        if key not in settings_by_key:
+            settings_by_key[key] = Setting.of(run)
         dataset, metric, method, seed = (run[name] for name in NAMES)
-        record = Record(dataset, metric, method, Setting.of(run), seed, run.get("replicate") or 0, kept)
-        key = (dataset, metric, method, record.setting, seed, record.replicate)
-        newest[repr(key)] = record
+        replicate = run.get("replicate") or 0
+        record = Record(dataset, metric, method, settings_by_key[key], seed, replicate, kept)
+        newest[dataset, metric, method, record.setting, seed, replicate] = record
     if malformed:
         warnings.warn(
             f"{store.path}: skipped {len(malformed)} malformed records, the first for its {malformed[0]}", stacklevel=2
@@ -165,12 +171,12 @@ def read_records(results: Store | str | Path) -> list[Record]:
     return list(newest.values())
 
 
-def _wrong_field(kept: Mapping[str, Any]) -> str | None:
-    """Return the first field of a stored record that is not what it should be, with its value, or None."""
+def _invalid_field(kept: Mapping[str, Any]) -> str | None:
+    """Return the first field of a stored record whose value has the wrong type, with that value, or None."""
     for fields_of, expected in ((kept["run"], RUN_FIELDS), (kept, FIELDS)):
-        for name, is_right in expected.items():
+        for name, is_valid in expected.items():
             value = fields_of.get(name)
-            if not is_right(value) and not (value is None and name not in NAMES):
+            if not is_valid(value) and not (value is None and name not in NAMES):
                 return f"{name}, {str(value)[:60]!r}"
     return None
 
@@ -219,9 +225,9 @@ FIELDS: Mapping[str, Callable[[Any], bool]] = {
     "verdict": lambda value: isinstance(value, Mapping),
     "made_by": _is_mapping_of(_is_text),
 }
-"""What the fields of a run and of its record must be, where they are there."""
+"""Checks of the fields of a run and of its record, where they are present."""
 
 
 def settings(results: Store | str | Path) -> list[Setting]:
-    """Return every setting there are records of, in the order in which they were first stored."""
+    """Return every setting with records, in the order in which they were first stored."""
     return list(dict.fromkeys(record.setting for record in read_records(results)))

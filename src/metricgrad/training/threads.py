@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 MIN_WORK_FOR_THREADS = 30_000_000
-"""Multiplications in a step from which on a second thread is worth having (`benchmarks/threads.py`)."""
+"""Multiplications in a step from which on a second thread is worth having (`benchmarks/speed/threads.py`)."""
 COUNTED_LAYERS = (nn.Linear, nn.BatchNorm1d, nn.LayerNorm)
 """Layers that use every parameter once a row, so that the work of a row is their number."""
 

@@ -1,0 +1,73 @@
+"""Whether a second thread is worth having, by width of the network: python -m benchmarks.speed.threads
+
+`fit` gives torch one thread where a step is small (`metricgrad.training.threads`). Here the same training is
+timed with one thread and with all cores, by wall time and by the processor time of all threads. On a machine with other
+load, wall time says less.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+import torch
+
+from benchmarks.speed.measuring import in_turns, made_up_table, middle, parser_of, ratio, self_timed, store
+from benchmarks.speed.overhead import wide
+from metricgrad.losses.binary import CrossEntropy
+from metricgrad.training.data import Rows
+from metricgrad.training.networks import PAPER_WIDTHS, build_model
+from metricgrad.training.recipe import Recipe
+from metricgrad.training.threads import MIN_WORK_FOR_THREADS, work_of
+from metricgrad.training.trainer import train
+
+FEATURES = 100
+STEPS = {1: 30, 3: 15, 10: 4}
+"""Width as a multiple of the paper's network, and the number of steps timed together."""
+
+
+def measure(times: int, steps: int, repeats: int, rows: Rows) -> dict[str, Any]:
+    """Train on one thread and on all in turns."""
+    recipe = Recipe(warmup=steps, rounds=0)
+    processor: dict[str, list[float]] = {}
+
+    def trained(threads: int) -> float:
+        torch.set_num_threads(threads)
+        model = build_model(wide(times), FEATURES)
+        wall, own = time.perf_counter(), time.process_time()
+        for _ in train(model, CrossEntropy(), rows, recipe):
+            pass
+        processor.setdefault(str(threads), []).append(time.process_time() - own)
+        return time.perf_counter() - wall
+
+    cores = os.cpu_count() or 1
+    several = max(cores, 2)
+    walls = in_turns(
+        {str(n): lambda n=n: trained(n) for n in (1, several)}, repeats, timed=self_timed, what=f"x {times}"
+    )
+    torch.set_num_threads(1)
+    processor = {n: own[1:] for n, own in processor.items()}  # the first lap does not count
+    work = work_of(build_model(wide(times), FEATURES), recipe.set_size)
+    return {
+        "widths": [times * width for width in PAPER_WIDTHS],
+        "work": work,
+        "chosen": 1 if work < MIN_WORK_FOR_THREADS else several,
+        "threads": several,
+        "seconds_a_step": {n: took / steps for n, took in middle(walls).items()},
+        "wall": ratio(walls[str(several)], walls["1"]),
+        "processor": ratio(processor[str(several)], processor["1"]),
+    }
+
+
+def main() -> int:
+    parser = parser_of(__doc__, repeats=5)
+    asked = parser.parse_args()
+    X, y = made_up_table(40_000, FEATURES)
+    rows = Rows(torch.from_numpy(X), torch.from_numpy(y).float())
+    found = [measure(times, steps, asked.repeats, rows) for times, steps in STEPS.items()]
+    return store("threads", [], asked.folder, worth=MIN_WORK_FOR_THREADS, by_width=found)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,188 @@
+"""Twenty black boxes against their proxy losses: python -m studies.black_boxes.run [--seeds 5] [--boxes g_mean]
+
+Every box in `examples/black_boxes` has its metric, its table and its proxy. Both losses train the same linear model
+with the same steps from the same warm-up; checkpoint and threshold are chosen by the metric on validation rows, and
+fresh rows are judged once. Calls of the metric are counted. Every run is stored as it ends; run again to continue.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import replace
+from functools import lru_cache
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import nn
+
+from metricgrad.estimators.metric_estimator import make_loss
+from metricgrad.evaluation.store import Store
+from metricgrad.losses.binary import BASELINES
+from metricgrad.metrics.registry import Metric
+from metricgrad.metrics.thresholds import best_threshold
+from metricgrad.training.data import Rows
+from metricgrad.training.networks import build_model
+from metricgrad.training.recipe import Recipe
+from metricgrad.training.selection import Selection, exact_scores
+from metricgrad.training.trainer import train
+from studies import common
+
+BOXES = common.ROOT / "examples" / "black_boxes"
+RESULTS = common.RESULTS / "black_boxes.jsonl"
+ROWS = {"train": 3_600, "validation": 2_400, "test": 12_000}
+MODEL, RATE = "linear", 0.01
+RECIPE = Recipe(warmup=900, rounds=300, trust_cap=300, check_every=25, learning_rate=RATE)
+CALLS = 20_000
+"""Calls of the metric that a run may take, fitting the universal surrogate included."""
+
+
+class Counted:
+    """A callable that counts its calls."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.__name__ = getattr(fn, "__name__", type(fn).__name__)
+        self.fn, self.calls = fn, 0
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Count, and call."""
+        self.calls += 1
+        return self.fn(*args, **kwargs)
+
+
+def names() -> list[str]:
+    """Return every box there is."""
+    return sorted(path.stem for path in BOXES.glob("*.py") if path.stem != "tables")
+
+
+def box_of(name: str) -> ModuleType:
+    """Load a box by name."""
+    if str(BOXES) not in sys.path:
+        sys.path.insert(0, str(BOXES))
+    return importlib.import_module(name)
+
+
+class Taught(NamedTuple):
+    """A box whose metric counts its calls, the surrogate loss all seeds start from, and the calls it took to fit."""
+
+    box: ModuleType
+    metric: Metric
+    counter: Counted
+    loss: nn.Module
+    calls: int
+
+
+@lru_cache(maxsize=1)
+def teach(name: str, method: str = "sl-r", recipe: Recipe = RECIPE) -> Taught:
+    """Load a box and fit its universal surrogate, from an empty cache."""
+    box = box_of(name)
+    counter = Counted(box.metric.function.fn)
+    function = replace(box.metric.function, fn=counter)
+    best = function.at_best if box.metric.thresholded else None
+    metric = replace(box.metric, function=function, best_function=best)
+    with tempfile.TemporaryDirectory() as cold:
+        os.environ["METRICGRAD_CACHE"] = cold
+        loss = make_loss(method, metric, recipe)
+    return Taught(box, metric, counter, loss, counter.calls)
+
+
+def parts_of(box: ModuleType, seed: int, rows: dict[str, int]) -> dict[str, Rows]:
+    """Draw the table of a box, and standardise its features by the training rows."""
+    X, y, *columns = box.data(seed, sum(rows.values()))
+    known = X[: rows["train"]]
+    x = torch.as_tensor((X - known.mean(0)) / known.std(0), dtype=torch.float32)
+    targets = torch.as_tensor(np.stack((y, *columns[0].values()), -1) if columns else y).float()
+    sizes = list(rows.values())
+    return {name: Rows(*part) for name, *part in zip(rows, x.split(sizes), targets.split(sizes), strict=True)}
+
+
+def follow(loss: nn.Module, metric: Metric, parts: dict[str, Rows], recipe: Recipe, seed: int) -> tuple[Any, Selection]:
+    """Train on one loss; return the selected model and its selection."""
+    model = build_model(MODEL, parts["train"].x.shape[1], seed)
+    guard = Selection(parts["validation"], metric, recipe)
+    torch.manual_seed(seed)
+    for _ in train(model, loss, parts["train"], recipe, selection=guard, seed=seed):
+        pass
+    return model, guard
+
+
+def value_of(model: Any, metric: Metric, parts: dict[str, Rows], repeats: int) -> float:
+    """Choose the threshold on validation rows, and return the value of the metric on fresh rows."""
+    kept, fresh = (exact_scores(model, parts[part].x) for part in ("validation", "test"))
+    shifted = fresh - best_threshold(metric, kept, parts["validation"].y)
+    return float(np.mean([float(metric.value(metric(shifted, parts["test"].y))) for _ in range(repeats)]))
+
+
+def carry_out(taught: Taught, seed: int, recipe: Recipe = RECIPE, rows: dict[str, int] = ROWS) -> dict[str, Any]:
+    """Train for the metric and on the proxy, and count the calls of the metric."""
+    box, metric, counter, *_ = taught
+    parts, repeats = parts_of(box, seed, rows), getattr(box, "repeats", 1)
+    before = counter.calls
+    loss = copied(taught.loss)
+    model, guard = follow(loss, metric, parts, recipe, seed)
+    ours = value_of(model, metric, parts, repeats)
+    calls = counter.calls - before - repeats
+    if box.proxy == "cross-entropy":  # the control is the same run as cross-entropy alone
+        rival = deepcopy(model)
+        rival.load_state_dict(guard.control.state)
+    else:
+        rival, _ = follow(BASELINES[box.proxy](), metric, parts, recipe, seed)
+    assert guard.verdict is not None
+    return {
+        "ours": ours,
+        "proxy": value_of(rival, metric, parts, repeats),
+        "taught": taught.calls,
+        "calls": taught.calls + calls,
+        "gap": loss.gap,
+        "followed": guard.verdict.followed,
+        "higher_is_better": metric.higher_is_better,
+        "label": metric.label,
+        "rival": box.proxy,
+    }
+
+
+def copied(loss: nn.Module) -> Any:
+    """Copy a surrogate loss for one seed; its metric, which counts the calls, stays the same object."""
+    metric = loss.metric
+    loss.metric = None
+    own = deepcopy(loss)
+    own.metric = loss.metric = metric
+    own.optimizer = torch.optim.Adam(own.surrogate.parameters(), loss.optimizer.defaults["lr"], fused=True)
+    return own
+
+
+def show(store: Store) -> None:
+    """Print what is stored, run by run."""
+    for record in store:
+        sign = 1 if record["higher_is_better"] else -1
+        print(
+            f"{record['run']['box']:>26} {record['run']['seed']}: {record['label']} {record['ours']:.4f}, "
+            f"{record['rival']} {record['proxy']:.4f}, gain {sign * (record['ours'] - record['proxy']):+.4f}, "
+            f"{record['calls']:,} calls"
+        )
+
+
+def main() -> None:
+    parser = common.parser_of(__doc__, RESULTS)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--boxes", default=",".join(names()))
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    warnings.filterwarnings("ignore")
+    seeds = range(asked.first, asked.first + asked.seeds)
+    runs = [{"box": name, "seed": seed} for name in asked.boxes.split(",") for seed in seeds]
+    store = Store(asked.results)
+    common.run_missing(store, [] if asked.report else runs, lambda run: carry_out(teach(run["box"]), run["seed"]))
+    show(store)
+
+
+if __name__ == "__main__":
+    main()

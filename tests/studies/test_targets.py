@@ -1,0 +1,60 @@
+"""The page about other targets says what is stored, its arithmetic is right, and its programs run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from metricgrad.evaluation.store import Store
+from metricgrad.surrogate import pretraining as universal
+from studies.targets import page as targets
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "targets.md").read_text("utf-8")
+PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Path:
+    store = Store(tmp_path / "targets.jsonl")
+    losses = {"macro_f1": ([0.3, 0.4, 0.5], [0.2, 0.4, 0.3]), "mean_iou": ([0.2, 0.2], [0.3, 0.3])}
+    for metric, pair in losses.items():
+        for method, own in zip(("cross-entropy", "sl-r"), pair, strict=True):
+            for seed, loss in enumerate(own):
+                run = {"dataset": "letter", "metric": metric, "method": method, "model": "linear", "seed": seed}
+                store.add(run, {"loss": loss, "verdict": {"followed": loss != 0.4}, "command": "python x"})
+    run = {"dataset": "letter", "metric": "macro_f1", "method": "sl-r", "model": "linear", "seed": 9}
+    store.add(run, {"loss": 0.0, "verdict": None, "command": "python x"})  # without its baseline
+    return store.path
+
+
+def test_the_page_has_the_numbers_that_are_stored() -> None:
+    assert targets.page() == PAGE
+
+
+def test_cells_are_compared_over_the_seeds_both_have(stored: Path) -> None:
+    found = targets.cells(Store(stored))
+    first = found.loc[("letter", "macro_f1")]
+    assert first["difference"] == pytest.approx(0.1)
+    assert first["error"] == pytest.approx(0.1 / 3**0.5)
+    assert first["kept"] == pytest.approx(2 / 3)
+    assert found["seeds"].tolist() == [3, 2]
+
+
+def test_the_page_says_where_it_is_worse(stored: Path) -> None:
+    text = " ".join(targets.part(stored).split())
+    assert "| letter | macro F1 | 0.6000 | 0.7000 | **+0.1000 ± 0.0577** | 2 of 3 |" in text
+    assert "in 1 of 2 cells (bold), worse by more than one in 1: letter mean IoU." in text
+    assert "seeds of a cell: 2 to 3, from 200 on" in text
+
+
+@pytest.mark.filterwarnings("ignore:.*is not faithful yet")
+@pytest.mark.parametrize("program", PROGRAMS, ids=["table", "loop"])
+def test_the_programs_of_the_page_run(program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("METRICGRAD_CACHE", str(tmp_path))
+    monkeypatch.setattr(universal, "ON_DEMAND_OUTPUTS", universal.Fitting(groups=8, steps=20, sizes=(50,)))
+    names: dict[str, object] = {}
+    exec(program, names)
+    assert {"model"} <= set(names)
