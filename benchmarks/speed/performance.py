@@ -90,7 +90,7 @@ def table2_section() -> str:
         cores=CORES,
         minutes=f"{total / CORES / 60:.0f}",
         bar="below" if total / CORES < TWO_HOURS else "above",
-        since="" if "companion" in runs[-1]["history"] else SINCE,
+        since="" if {"companion", "control"} & set(runs[-1]["history"]) else SINCE,
     )
 
 
