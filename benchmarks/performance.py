@@ -24,7 +24,6 @@ from performance_tables import (
     missing_text,
     overhead_table,
     paper_table,
-    parts_table,
     quartiles,
     round_table,
     step_table,
@@ -128,8 +127,8 @@ def overhead_section(record: Mapping[str, Any]) -> str:
 
 
 def rounds_section(record: Mapping[str, Any]) -> str:
-    """Write of rounds of the paper's recipe, and where compiling pays."""
-    return ROUNDS.format(dataset=record["dataset"], rounds=paper_table(record), parts=parts_table(record))
+    """Write of rounds of the paper's recipe."""
+    return ROUNDS.format(dataset=record["dataset"], rounds=paper_table(record))
 
 
 def grids_section(record: Mapping[str, Any]) -> str:
@@ -233,13 +232,9 @@ checking the inputs of a compiled call takes as long as so small a step
 ROUNDS = """## Rounds of the paper
 
 Rounds of the paper's recipe on {dataset}, over the pseudo-code of the paper written down directly
-(`benchmarks/direct.py`); a member of a fleet of seven is a seventh of its time:
+(`examples/plot_00_algorithm_1.py`):
 
 {rounds}
-
-Where the time of a round goes in a compiled fleet:
-
-{parts}
 """
 
 GRIDS = """## Many runs at once

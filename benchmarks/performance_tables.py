@@ -101,27 +101,14 @@ def thread_table(record: Mapping[str, Any]) -> str:
 
 
 def paper_table(record: Mapping[str, Any]) -> str:
-    """Write rounds of the paper's recipe over the direct way, what compiling costs, and from when on it pays."""
+    """Write rounds of the paper's recipe over the direct way."""
     rows = []
     for one in record["by_size"]:
         times = [f"{name}: {quartiles(found)}" for name, found in one["to_direct"].items()]
         rates = [f"{name}: {100 * found['ratio']:.2g} %" for name, found in one["share_of_rate"].items()]
-        cost = one["compiling"]["fleet of one"]["seconds"]
         direct = f"{1e3 * one['seconds_a_round']['direct']:.1f} ms"
-        pays = f"{cost:.0f} s, {one['pays_from_rounds']:,} rounds"
-        rows.append([f"{one['size']:,}", direct, "<br>".join(times), "<br>".join(rates), pays])
-    head = ["N", "direct", "times as fast as direct", "share of the rate of a large product", "compiling, pays from"]
-    return markdown(head, rows, left=5)
-
-
-def parts_table(record: Mapping[str, Any]) -> str:
-    """Write where the time of a round goes, by size of the sets."""
-    found = {
-        f"{fleet}, N = {one['size']:,}": own for one in record["by_size"] for fleet, own in one["milliseconds"].items()
-    }
-    names = list(next(iter(found.values())))
-    rows = [[name, *(f"{own[name]:.2f}" for own in found.values())] for name in names]
-    return markdown(["milliseconds of a round", *found], rows)
+        rows.append([f"{one['size']:,}", direct, "<br>".join(times), "<br>".join(rates)])
+    return markdown(["N", "direct", "times as fast as direct", "share of the rate of a large product"], rows, left=4)
 
 
 def step_table(record: Mapping[str, Any]) -> str:
