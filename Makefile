@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-BENCHMARKS := overhead rounds grids growth metrics threads peers complexity
+BENCHMARKS := overhead rounds growth metrics threads peers complexity
 FLOOR := .venv-floor
 FLOOR_TESTS := metrics surrogate/test_loss.py training/test_trainer.py estimators/test_classifier.py \
   tabular/test_persistence.py tabular/test_io.py cli/test_app.py evaluation/test_trees.py

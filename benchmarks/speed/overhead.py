@@ -27,7 +27,7 @@ BARS = {1: 2.5, 10: 1.5}
 """Width as a multiple of the paper's network, and the bar for the time over that of cross-entropy."""
 LABELS = {1: "the paper's network", 10: "a network ten times wider"}
 LIGHTER = {
-    "without companion": {"control": False},
+    "without control": {"control": False},
     "half the sets scored": {"refine_sets": 4},
     "both": {"control": False, "refine_sets": 4},
 }

@@ -31,7 +31,7 @@ from metricgrad.training.loader import SetLoader
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import RECIPES
 from metricgrad.training.selection import scores_of
-from metricgrad.training.trainer import Follower, train
+from metricgrad.training.trainer import objectives, train
 
 BATCHES = (100, 1_000)
 MAX_STEP_SECONDS = 5.0
@@ -44,21 +44,32 @@ Stepper = Callable[[Tensor, Tensor], None]
 
 
 def cross_entropy(model: nn.Module, metric: str) -> Stepper:
-    """Train on cross-entropy with Adam."""
-    follower = Follower(model, CrossEntropy(), replace(RECIPES["default"], schedule="constant"), 1)
-    return lambda x, y: _quiet(follower.step(x, y, None))
+    """Follow cross-entropy by Adam."""
+    return follower(model, CrossEntropy(), 0.0)
+
+
+def follower(model: nn.Module, loss: nn.Module, anchor: float) -> Stepper:
+    """Follow a loss as the trainer does."""
+    optimizer = torch.optim.Adam(model.parameters(), RECIPES["default"].learning_rate, fused=True)
+
+    def step(x: Tensor, y: Tensor) -> None:
+        (value,) = objectives([loss], model(x).unsqueeze(0), y, torch.ones_like(y), anchor)
+        optimizer.zero_grad()
+        value.backward()
+        optimizer.step()
+
+    return step
 
 
 def ours(model: nn.Module, metric: str) -> Stepper:
-    """Train on a surrogate that is refined on eight sets after every third step."""
-    recipe = replace(RECIPES["default"], schedule="constant")
+    """Follow a surrogate that is refined on eight sets after every third step."""
+    recipe = RECIPES["default"]
     loss = make_loss("sl-r", get_metric(metric), recipe)
-    follower = Follower(model, loss, recipe, 1)
-    taken = 0
+    follow, taken = follower(model, loss, recipe.anchor), 0
 
     def step(x: Tensor, y: Tensor) -> None:
         nonlocal taken
-        follower.step(x.unsqueeze(0), y.unsqueeze(0), None)
+        follow(x.unsqueeze(0), y.unsqueeze(0))
         taken += 1
         if taken % recipe.model_steps == 0:
             places = torch.stack([torch.randperm(len(y)) for _ in range(recipe.refine_sets)])
@@ -210,10 +221,6 @@ def to_goal(metric: str, train_rows: Rows, test: Rows, peer: str | None, limit: 
         contestants[peer] = course(PEERS[peer], train_rows, metric, look)
     found = {name: until(goal, models, metric, test, limit) for name, models in contestants.items()}
     return {"metric": metric, "goal": 1 - goal, "found": found}
-
-
-def _quiet(_: object) -> None:
-    """Discard a value."""
 
 
 def main() -> int:

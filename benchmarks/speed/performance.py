@@ -6,11 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from matplotlib.figure import Figure
-from metricgrad.training.compiled_steps import PAYS
 
 from benchmarks.speed import performance_tables as tables
 from benchmarks.speed.measuring import FOLDER, bar_of, stored
-from benchmarks.speed.performance_tables import quartiles
 from metricgrad.evaluation.records import FILE
 from metricgrad.evaluation.store import Store
 from studies.common import DOCS, RESULTS, ROOT, in_place, markdown, wrapped
@@ -20,7 +18,7 @@ REPRODUCTION = RESULTS / "reproduction" / FILE
 CORES = 2
 """On which Table 2 was reproduced."""
 TWO_HOURS = 7_200
-IN_README = ("overhead", "grids", "growth", "metrics")
+IN_README = ("overhead", "growth", "metrics")
 """Benchmarks whose claims the README shows."""
 MET, MISSED = "#0891b2", "#e11d48"
 Record = Mapping[str, Any]
@@ -72,7 +70,7 @@ def page() -> str:
         pending=f" Not measured yet: {', '.join(missing)}." if missing else "",
     )
     texts = [SECTIONS[name][0].format(**SECTIONS[name][1](record)) for name, record in found.items()]
-    return wrapped("\n".join([head, *texts, table2_section(), COMPILED, MADE.format(made=tables.made_table(found))]))
+    return wrapped("\n".join([head, *texts, table2_section(), MADE.format(made=tables.made_table(found))]))
 
 
 def table2_section() -> str:
@@ -147,34 +145,22 @@ surrogate, weighs more than in a full fit.
 ROUNDS = """## Rounds of the paper
 
 Rounds of the paper's recipe on {dataset}, against a direct implementation of the paper's pseudo-code
-(`benchmarks/direct.py`); the time of a member of a fleet of seven is a seventh of the fleet's:
+(`examples/plot_00_algorithm_1.py`):
 
 {rounds}
-
-Parts of a round in a compiled fleet:
-
-{parts}
-"""
-
-GRIDS = """## Many runs at once
-
-The {runs} runs of a block of Table 2 ({dataset}, seven metrics, three modes) took {fleet} s of processor time as a
-fleet, and {alone} s one after the other: a share of **{share}**. In processes, one for each of {cores} cores, they took
-{processes} times the wall time of one fleet, including the start of the processes. We chose fleets, and processes over
-fleets ([decision 10](decisions/0010-runs-train-as-a-fleet.md)): a fleet saves work, processes only distribute it;
-`--jobs` does both.
 """
 
 TABLE2 = """## All of Table 2
 
 `{command}`
 made {runs} runs ({datasets} datasets, {seeds} seeds, both protocols; {date}, commit {commit}). Their stored seconds,
-where each run has its share of its fleet's time, sum to {total}; in {cores} processes on {cores} cores that is
+where runs trained at once share their time, sum to {total}; in {cores} processes on {cores} cores that is
 **{minutes} minutes**, {bar} the bar of two hours. Loading and scoring are not included.{since}
 """
 
 SINCE = """ Since then
-cross-entropy continues beside the surrogates: one more member in a fleet of 21 or more."""
+cross-entropy continues beside every surrogate, and runs no longer share their steps
+([decision 25](decisions/0025-a-run-is-its-content.md)), so the same runs take longer now."""
 
 GROWTH = """## Growth with the number of rows
 
@@ -234,12 +220,17 @@ restores the setting afterwards; for a network with layers other than dense ones
 On a busy machine wall time penalises two threads, because they wait for one another.
 """
 
-COMPILED = f"""## Where torch.compile is used
+TRAINER = """## The paper's 300,000 rounds, and torch.compile
 
-The paper's recipe takes 300,000 rounds of thirteen tiny steps. From {PAYS:,} steps on, whole steps of a fleet of
-surrogates with a learned g are compiled (`training/compiled_steps.py`,
-[decision 17](decisions/0017-whole-steps-compiled.md)). The default recipe has too few steps to pay for compiling, and
-`fit` never compiles.
+Processor time of a round of the paper's recipe (a9a, sets of 100 rows), and hours for the 300,000 rounds of the paper:
+
+{table}
+
+Nothing is compiled. Up to version 0.1 whole rounds of the paper's recipe were compiled through private names of torch,
+241 lines beside the trainer. Through the public `torch.compile` a step of the surrogate takes as long as without it,
+because checking the inputs of a compiled call takes as long as so small a step
+([decision 27](decisions/0027-one-trainer-k-members.md)). `fit` was never compiled; the claims above compare it with
+the code before.
 """
 
 MADE = """## How these numbers were made
@@ -252,20 +243,8 @@ SECTIONS: dict[str, tuple[str, Callable[[Record], dict[str, Any]]]] = {
         OVERHEAD,
         lambda r: {"rows": f"{r['rows']:,}", "features": r["features"], "table": tables.overhead_table(r)},
     ),
-    "rounds": (
-        ROUNDS,
-        lambda r: {"dataset": r["dataset"], "rounds": tables.paper_table(r), "parts": tables.parts_table(r)},
-    ),
-    "grids": (
-        GRIDS,
-        lambda r: {
-            **{name: r[name] for name in ("runs", "dataset", "cores")},
-            "fleet": f"{r['seconds']['fleet']:.1f}",
-            "alone": f"{r['seconds']['one after the other']:.1f}",
-            "share": quartiles(r["claims"][0], 2),
-            "processes": f"{r['wall_seconds']['processes'] / r['wall_seconds']['fleet']:.2g}",
-        },
-    ),
+    "rounds": (ROUNDS, lambda r: {"dataset": r["dataset"], "rounds": tables.paper_table(r)}),
+    "trainer": (TRAINER, lambda r: {"table": tables.trainer_table(r)}),
     "growth": (
         GROWTH,
         lambda r: {
