@@ -187,7 +187,7 @@ def said(command: str, folder: Path) -> str:
 def photograph(page: Page, address: str) -> None:
     """Keep pictures of the parts of a page."""
     page.goto(address)
-    page.wait_for_selector("#chart-fidelity svg circle")
+    page.wait_for_selector("#chart-fidelity svg .dots use")
     page.add_style_tag(content="nav { position: static !important; } h2 { margin-top: 1rem !important; }")
     for name, part in SHOTS.items():
         page.locator(part).screenshot(path=IMAGES / f"{name}.png")
