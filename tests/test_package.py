@@ -118,7 +118,7 @@ def test_the_lowest_versions_that_are_allowed_are_those_that_are_tested() -> Non
     needed = project.split("\ndependencies = [")[1].split("]")[0] + project.split("\ntrees = [")[1].split("]")[0]
     allowed = {name: Version(lowest) for name, lowest in re.findall(r'"([a-z0-9-]+)>=([0-9.]+)', needed)}
     assert len(allowed) == needed.count('"') // 2
-    assert {name: Version(lowest) for name, lowest in re.findall(r"(?m)^([a-z-]+)==(.+)$", floor)} == allowed
+    assert {name: Version(lowest) for name, lowest in re.findall(r"(?m)^([a-z0-9-]+)==(.+)$", floor)} == allowed
 
 
 # ---- README --------------------------------------------------------------------------------------------------------

@@ -126,7 +126,7 @@ def chart(page: Page) -> Locator:
 
 def test_one_chart_of_training_is_shown_and_changes_with_what_is_chosen(page: Page) -> None:
     def drawn() -> str | None:
-        return chart(page).locator(".mean[data-series='sl-r'] path").first.get_attribute("d")
+        return chart(page).locator(".mean[data-series='SL-R'] path").first.get_attribute("d")
 
     first = drawn()
     assert first is not None
@@ -137,8 +137,8 @@ def test_one_chart_of_training_is_shown_and_changes_with_what_is_chosen(page: Pa
     third = drawn()
     assert len({first, second, third}) == 3
     page.get_by_role("checkbox", name="SL-R").uncheck()
-    assert not chart(page).locator(".mean[data-series='sl-r']").first.is_visible()
-    assert chart(page).locator(".mean[data-series='sl-s']").first.is_visible()
+    assert not chart(page).locator(".mean[data-series='SL-R']").first.is_visible()
+    assert chart(page).locator(".mean[data-series='SL-S']").first.is_visible()
     assert "Susy" in (chart(page).get_attribute("aria-label") or "")
     page.select_option("#training-setting", "1")
     assert page.locator("[data-nothing]").is_visible()
@@ -151,7 +151,7 @@ def test_pointing_at_the_chart_shows_values(page: Page) -> None:
     assert tip.is_visible()
     step, *values = tip.inner_text().split("\n")
     assert step.startswith("step ")
-    assert re.fullmatch(r"sl-u: 0\.\d{4}, loss 0\.\d{4}, gap 0\.\d{4}", values[0])
+    assert re.fullmatch(r"SL-U: 0\.\d{4}, loss 0\.\d{4}, gap 0\.\d{4}", values[0])
     page.mouse.move(0, 0)
     assert tip.is_hidden()
     chart(page).focus()

@@ -104,8 +104,8 @@ def test_second_runs_and_runs_without_a_history_are_not_drawn_and_odd_values_are
     never = {"steps": [1, 2], "validation": [None, None], "loss": [0.2, float("inf")]}
     add(store, run("a9a", "f1", "sl-s"), 0.2, history=never)
     records = read_records(store)
-    [chart] = training_charts(records, [records[0].setting], {"sl-s": 0})
-    assert re.findall(r'class="mean" data-series="([\w-]+)"', chart["svg"]) == ["sl-s"]
+    [chart] = training_charts(records, [records[0].setting], {"SL-S": 0})
+    assert re.findall(r'class="mean" data-series="([\w-]+)"', chart["svg"]) == ["SL-S"]
     frame = stored_history(never)
     assert frame["loss"].tolist()[0] == 0.2
     assert frame.isna().sum().to_dict() == {"steps": 0, "validation": 2, "loss": 1, "gap": 2}
@@ -118,7 +118,7 @@ def test_curves_of_many_runs_have_few_points(tmp_path: Path, monkeypatch: pytest
     whole = sum(len(chart["svg"]) for chart in training_charts(records, settings, numbers))
     monkeypatch.setattr("metricgrad.paper.report.PAGE_POINTS", 1)
     assert sum(len(chart["svg"]) for chart in training_charts(records, settings, numbers)) < whole
-    assert (numbers["sl-r"], numbers["cross-entropy"]) == (0, 3)
+    assert (numbers["SL-R"], numbers["cross-entropy"]) == (0, 3)
     assert len(set(numbers.values())) == len(numbers)
 
 

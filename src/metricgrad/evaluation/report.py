@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from metricgrad.evaluation.comparison_result import ComparisonResult
 from metricgrad.evaluation.statistics import signed
 from metricgrad.reporting.atomic import write_whole
 from metricgrad.reporting.html import render_page
-from metricgrad.reporting.plots import DASHES, PANELS, history_frame, inline_svg, plot_training
+from metricgrad.reporting.plots import PANELS, history_frame, inline_svg, plot_training
 from metricgrad.reporting.tables import ResultTable, Shown, as_html, number, result_frame
 
 MAX_POINTS = 60
@@ -60,17 +61,10 @@ def write_comparison(result: ComparisonResult, path: str | Path, command: str = 
     write_whole(path, text)
 
 
-def picks(numbers: dict[str, int], labels: dict[str, str] | None = None) -> list[dict[str, str]]:
-    """Return what a page needs to offer series for choice: name, label, number in the palette, dashes."""
-    return [
-        {
-            "name": name,
-            "label": (labels or {}).get(name, name),
-            "colour": str(i),
-            "dash": DASH_CLASSES[i // 3 % len(DASHES)],
-        }
-        for name, i in numbers.items()
-    ]
+def picks(numbers: Mapping[str, int]) -> list[dict[str, str]]:
+    """Return what a page needs to let readers choose series: name, number in the palette, dashes."""
+    dashes = [DASH_CLASSES[i // 3 % len(DASH_CLASSES)] for i in numbers.values()]
+    return [{"name": n, "colour": str(i), "dash": d} for (n, i), d in zip(numbers.items(), dashes, strict=True)]
 
 
 def _facts(result: ComparisonResult) -> dict[str, str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 
 from metricgrad.metrics.registry import get_metric
@@ -20,7 +21,8 @@ def plot_figure1(arrays: Figure1) -> Picture:
     figure = Picture(figsize=(3.2 * len(arrays.losses), 3.4), layout="constrained")
     negative, positive = np.meshgrid(arrays.shifts, arrays.shifts, indexing="ij")
     for i, (name, surface) in enumerate(arrays.losses.items(), 1):
-        axes: Any = figure.add_subplot(1, len(arrays.losses), i, projection="3d")
+        with mpl.rc_context({"grid.color": LINE}):  # axes of three dimensions take it when they are made
+            axes: Any = figure.add_subplot(1, len(arrays.losses), i, projection="3d")
         axes.plot_surface(
             negative, positive, surface, cmap="viridis", rstride=1, cstride=1, lw=0, antialiased=False, rasterized=True
         )

@@ -45,7 +45,7 @@ FIGURE2_ROUNDS = (0, 5, 15, 30, 120)
 """Rounds of Figure 2 on the page."""
 SERIES_NUMBERS = {"sl-r": 0, "sl-s": 1, "sl-u": 2, "cross-entropy": 3}
 """Numbers of the methods in the palette; others follow."""
-PAGE_POINTS, MIN_POINTS, MAX_POINTS = 75_000, 12, 60
+PAGE_POINTS, MIN_POINTS, MAX_POINTS = 60_000, 12, 60
 """Points of training curves in all of a page, and in one curve."""
 RUN_TIPS = 12
 """Places of a training chart that show values; there is a chart for every dataset and metric."""
@@ -98,7 +98,7 @@ def write_report(results: Store | str | Path, path: str | Path, *, figures: bool
         noise=paper.PRINTED_NOISE,
         training=training_charts(records, settings, numbers),
         training_filters=_training_filters(records, settings),
-        picks=picks(numbers, {name: method_label(name) for name in numbers}),
+        picks=picks(numbers),
         figure1=_figure1() if figures else [],
         figure2=_figure2() if figures else [],
         seconds=[as_html(seconds_table([r for r in records if r.setting == s], s.title)) for s in settings],
@@ -205,12 +205,12 @@ def _rank_block(ranking: Ranking, title: str, where: str, name: str) -> dict[str
 
 
 def series_numbers(methods: Iterable[str]) -> dict[str, int]:
-    """Return the number in the palette of every method: fixed for some, the next free ones for the others."""
+    """Return numbers in the palette by the label of a method: fixed for some, the next free ones for the others."""
     found = dict.fromkeys(methods)
     others = [method for method in found if method not in SERIES_NUMBERS]
     free = len(PALETTE) - len(SERIES_NUMBERS)
     numbers = SERIES_NUMBERS | {method: len(SERIES_NUMBERS) + i % free for i, method in enumerate(others)}
-    return {method: numbers[method] for method in found}
+    return {method_label(method): numbers[method] for method in found}
 
 
 def training_charts(
@@ -222,12 +222,14 @@ def training_charts(
     cells: dict[tuple[int, str, str], dict[str, list[pd.DataFrame]]] = {}
     for record in kept:
         place = settings.index(record.setting), record.dataset, record.metric
-        cells.setdefault(place, {}).setdefault(record.method, []).append(stored_history(record.kept["history"]))
+        cells.setdefault(place, {}).setdefault(method_label(record.method), []).append(
+            stored_history(record.kept["history"])
+        )
     charts = []
-    for i, ((setting, dataset, metric), runs) in enumerate(cells.items()):
-        figure = plot_training(runs, PANELS, numbers=numbers, thin=("validation",), points=most, tips=RUN_TIPS)
+    for i, ((setting, dataset, metric), series) in enumerate(cells.items()):
+        figure = plot_training(series, PANELS, numbers=numbers, thin=("validation",), points=most, tips=RUN_TIPS)
         label = f"Training on {dataset_label(dataset)} for {metric_label(metric)}"
-        best = "; ".join(f"{method_label(k)} {_mean_best(own):.4f}" for k, own in runs.items())
+        best = "; ".join(f"{name} {_mean_best(own):.4f}" for name, own in series.items())
         choice = {"setting": str(setting), "dataset": dataset, "metric": metric}
         caption = f"Least true validation loss: {best}."
         charts.append({"choice": choice, "caption": caption, "svg": inline_svg(figure, f"training-{i}", label)})

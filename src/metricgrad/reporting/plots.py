@@ -336,4 +336,4 @@ def _text_attributes(attributes: Mapping[str, str]) -> dict[str, str]:
 def _short_numbers(text: str) -> str:
     """Round to a tenth of a point, which nobody sees, and halve the size of a path."""
     rounded = re.sub(r"-?\d+\.\d+", lambda m: f"{float(m[0]):.1f}".removesuffix(".0"), text)
-    return re.sub(r"\s+", " ", rounded).strip()
+    return re.sub(r"\s*([A-Za-z])\s*", r"\1", re.sub(r"\s+", " ", rounded)).strip()
