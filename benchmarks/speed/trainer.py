@@ -1,8 +1,7 @@
-"""What the trainer costs beside that of another commit: `fit`, and a round of the paper's recipe.
+"""The cost of the trainer beside that of another checkout: python -m benchmarks.speed.trainer --before ../before
 
-`python benchmarks/speed/trainer.py --before ../before` takes laps in turns with the code of another checkout, in two
-processes that wait for each other, in processor time on one thread. `fit` is shortened to a tenth of its steps. Of the
-paper's recipe a round is measured plain and, where a commit can compile its steps, compiled; and what 300,000 cost.
+Laps alternate between two processes, one with each code, in processor time on one thread. `fit` is shortened to a tenth
+of its steps. A round of the paper's recipe is measured plain and, if the other checkout can compile its steps, compiled.
 """
 
 from __future__ import annotations
@@ -52,8 +51,7 @@ def work(source: Path) -> None:
 
 def fit_lap(model: str) -> Callable[[], float]:
     """Return a fit of a table of 20,000 rows and 30 features."""
-    from measuring import made_up_table
-
+    from benchmarks.speed.measuring import made_up_table
     from metricgrad import MetricClassifier, Recipe
 
     X, y = made_up_table(20_000, 30)
@@ -103,17 +101,17 @@ def main() -> int:
     if asked.worker:
         work(asked.worker)
         return 0
-    from measuring import claim, in_turns, middle, own_word, ratio, store
+    from benchmarks.speed.measuring import claim, in_turns, middle, ratio, self_timed, store
 
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), *sys.path[:1])))
-    here = Path(__file__).parents[2] / "src"
-    workers = {"after": Worker(here), "before": Worker(asked.before.resolve() / "src")}
+    root = Path(__file__).parents[2]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(root))))
+    workers = {"after": Worker(root / "src"), "before": Worker(asked.before.resolve() / "src")}
     taken = {}
     for name, repeats in {"round": 2 * asked.repeats, **{f"fit {model}": asked.repeats for model in MODELS}}.items():
         laps = {who: partial(worker.lap, name) for who, worker in workers.items()}
         if name == "round":
             laps["before, compiled"] = partial(workers["before"].lap, "round compiled")
-        found = in_turns(laps, repeats, timed=own_word, what=name)
+        found = in_turns(laps, repeats, timed=self_timed, what=name)
         taken |= {f"{name}, {who}": own for who, own in found.items()}
     claims = [
         claim(
