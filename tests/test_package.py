@@ -89,9 +89,6 @@ def test_loading_a_model_imports_no_plots_no_downloads_and_eight_modules_of_tabl
     assert sum(name.startswith("metricgrad.tabular.") for name in imported) <= 8
 
 
-@pytest.mark.xfail(
-    strict=True, reason="fitting needs most of them: estimators import the trainer where they are defined"
-)
 def test_loading_a_model_imports_at_most_35_modules() -> None:
     assert int(run(f"import sys, metricgrad; metricgrad.load; print(len({MODULES}))")) <= 35
 

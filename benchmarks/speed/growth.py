@@ -31,9 +31,9 @@ from benchmarks.speed.measuring import (
     store,
 )
 from metricgrad import MetricClassifier
-from metricgrad.estimators.metric_estimator import make_loss
 from metricgrad.metrics.registry import get_metric
 from metricgrad.training.data import Rows
+from metricgrad.training.methods import make_loss
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import RECIPES
 from metricgrad.training.selection import Selection

@@ -22,12 +22,12 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.speed.measuring import in_turns, middle, parser_of, ratio, say, self_timed, store
-from metricgrad.estimators.metric_estimator import make_loss
 from metricgrad.losses.binary import CrossEntropy
 from metricgrad.metrics.registry import get_metric
 from metricgrad.paper.experiments import prepared
 from metricgrad.training.data import Rows
 from metricgrad.training.loader import SetLoader
+from metricgrad.training.methods import make_loss
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import RECIPES
 from metricgrad.training.selection import scores_of

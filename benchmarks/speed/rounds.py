@@ -19,9 +19,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from benchmarks.speed.measuring import claim, in_turns, middle, parser_of, ratio, self_timed, store
 from examples.plot_00_algorithm_1 import AlgorithmOne, stratified
 from metricgrad import get_metric
-from metricgrad.estimators.metric_estimator import make_loss
 from metricgrad.paper.experiments import prepared
 from metricgrad.training.data import Parts
+from metricgrad.training.methods import make_loss
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import RECIPES, Recipe
 from metricgrad.training.trainer import train

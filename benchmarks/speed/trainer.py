@@ -1,7 +1,7 @@
 """The cost of the trainer beside that of another checkout: python -m benchmarks.speed.trainer --before ../before
 
 Laps alternate between two processes, one with each code, in processor time on one thread. `fit` is shortened to a tenth
-of its steps. A round of the paper's recipe is measured plain and, if the other checkout can compile its steps, compiled.
+of its steps. A round of the paper's recipe is measured plain and, if the other checkout compiles its steps, compiled.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def fit_lap(model: str) -> Callable[[], float]:
 def round_lap(compiled: bool, rounds: int = 20) -> Callable[[], float]:
     """Return some rounds of the paper's recipe on a9a, for AUC from scratch; NaN if steps are not compiled here."""
     from metricgrad import get_metric
-    from metricgrad.estimators.metric_estimator import make_loss
     from metricgrad.paper.experiments import prepared
+    from metricgrad.training.methods import make_loss
     from metricgrad.training.networks import build_model
     from metricgrad.training.recipe import RECIPES
     from metricgrad.training.trainer import train

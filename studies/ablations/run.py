@@ -17,12 +17,12 @@ from typing import Any
 import pandas as pd
 import torch
 
-from metricgrad.estimators.metric_estimator import make_loss
 from metricgrad.evaluation.store import Store
 from metricgrad.metrics.registry import get_metric
 from metricgrad.metrics.thresholds import best_threshold
 from metricgrad.paper.experiments import prepared
 from metricgrad.training.data import Rows
+from metricgrad.training.methods import make_loss
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import get_recipe
 from metricgrad.training.resampling import standard_error

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from metricgrad.estimators.metric_estimator import make_loss
 from metricgrad.evaluation.store import Store
 from metricgrad.metrics.registry import builtin_metrics, get_metric
 from metricgrad.training.data import Rows
+from metricgrad.training.methods import make_loss
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import Recipe
 from metricgrad.training.resampling import standard_error

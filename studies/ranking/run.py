@@ -21,13 +21,13 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from metricgrad.estimators.metric_estimator import make_loss
 from metricgrad.evaluation.store import Store
 from metricgrad.losses.ranking import QUERY_LOSSES
 from metricgrad.metrics.registry import Metric, get_metric
 from metricgrad.reporting.progress import work_bar
 from metricgrad.surrogate.loss import SurrogateLoss
 from metricgrad.training.data import Rows, Scaler, members, queries_of
+from metricgrad.training.methods import make_loss
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import get_recipe
 from metricgrad.training.selection import Selection, loss_of, scores_of

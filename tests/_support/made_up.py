@@ -10,8 +10,8 @@ from typing import Any
 
 from metricgrad.evaluation.store import Store
 from metricgrad.paper.printed import LOSSES, MODES, TABLE2, TABLE3, TABLE3_METHODS
+from metricgrad.training.history import Round
 from metricgrad.training.recipe import get_recipe
-from metricgrad.training.trainer import Round
 
 ROUNDS = 30
 

@@ -22,7 +22,7 @@ from sklearn.preprocessing import StandardScaler
 
 from metricgrad import MetricClassifier, Recipe, black_box
 from metricgrad.training.data import Scaler
-from metricgrad.training.trainer import Round
+from metricgrad.training.history import Round
 
 TINY = Recipe(warmup=45, rounds=3, set_size=200, refine_sets=2, learning_rate=0.03, trust=-1.0, check_every=2)
 X, Y = make_classification(

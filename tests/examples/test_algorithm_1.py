@@ -13,9 +13,9 @@ import pytest
 import torch
 
 from metricgrad import get_metric
-from metricgrad.estimators.metric_estimator import make_loss
 from metricgrad.training.data import Rows
 from metricgrad.training.loader import SetLoader
+from metricgrad.training.methods import make_loss
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import RECIPES
 from metricgrad.training.trainer import train

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from metricgrad.estimators.metric_estimator import make_loss
 from metricgrad.metrics.registry import get_metric
 from metricgrad.paper.experiments import prepared
 from metricgrad.paper.figures import FIGURE1, FIGURE3, Figure2, Figure3, figure1, figure2, figure3, save_arrays
+from metricgrad.training.methods import make_loss
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import Recipe
 from metricgrad.training.selection import Selection

@@ -21,7 +21,7 @@ from metricgrad.reporting.plots import (
     plot_training,
     thinned,
 )
-from metricgrad.training.trainer import Round
+from metricgrad.training.history import Round
 
 NAN = float("nan")
 

@@ -19,7 +19,7 @@ from torch.utils.tensorboard import SummaryWriter
 from metricgrad import MetricClassifier, Recipe, scalars
 from metricgrad.metrics.registry import f1
 from metricgrad.reporting import progress
-from metricgrad.training.trainer import Round
+from metricgrad.training.history import Round
 
 
 @pytest.fixture(autouse=True)

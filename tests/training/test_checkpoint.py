@@ -10,15 +10,16 @@ import pytest
 import torch
 
 from metricgrad import get_metric
-from metricgrad.estimators.metric_estimator import make_loss
 from metricgrad.evaluation.store import Store
 from metricgrad.paper.reproduce import UNFINISHED, carry_out, make_plan
 from metricgrad.training.checkpoint import Checkpoint
 from metricgrad.training.data import Rows
+from metricgrad.training.history import Round
+from metricgrad.training.methods import make_loss
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import RECIPES, Recipe
 from metricgrad.training.selection import Selected
-from metricgrad.training.trainer import Round, Run, train_each
+from metricgrad.training.trainer import Run, train_each
 
 PAPER = replace(RECIPES["paper"], rounds=30, set_size=40, check_every=5, learning_rate=1e-3, surrogate_rate=1e-3)
 DEFAULT = Recipe(warmup=20, rounds=20, set_size=40, refine_sets=2, trust=-1.0, check_every=5)

@@ -18,10 +18,11 @@ from metricgrad.losses.binary import CrossEntropy
 from metricgrad.metrics.registry import Metric, auc, f1, get_metric
 from metricgrad.surrogate.loss import SurrogateLoss
 from metricgrad.training.data import Rows
+from metricgrad.training.history import Verdict
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import Recipe
 from metricgrad.training.resampling import standard_error
-from metricgrad.training.selection import Selection, Verdict, exact_scores, loss_of, scores_of
+from metricgrad.training.selection import Selection, exact_scores, loss_of, scores_of
 from metricgrad.training.trainer import train
 
 RECIPE = Recipe(warmup=6, rounds=4, set_size=48, refine_sets=4, trust=-1.0, check_every=1)

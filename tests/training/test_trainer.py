@@ -15,13 +15,14 @@ import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from metricgrad.estimators.metric_estimator import make_loss
 from metricgrad.losses.binary import CrossEntropy
 from metricgrad.metrics.callable import black_box
 from metricgrad.metrics.registry import Metric, auc, f1, get_metric
 from metricgrad.surrogate.loss import SurrogateLoss
 from metricgrad.training.data import Rows
-from metricgrad.training.networks import ModuleEnsemble, build_model
+from metricgrad.training.ensemble import ModuleEnsemble
+from metricgrad.training.methods import make_loss
+from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import RECIPES, Recipe
 from metricgrad.training.selection import Selection
 from metricgrad.training.trainer import present_scores, train, train_each, trust_on

@@ -16,30 +16,25 @@ from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from metricgrad.estimators.cross_validation import check_folds, cross_validated
 from metricgrad.estimators.held_out import Joined, is_table, joined
 from metricgrad.estimators.labels import checked_columns, known_labels, learn_labels, positive_class
 from metricgrad.estimators.metric_estimator import (
-    METHODS,
     Array,
     MetricEstimator,
     Trained,
     check_fit,
     is_finite,
-    make_loss,
     scores_in_double,
     seed_of,
 )
-from metricgrad.losses.binary import BASELINES, TUNED
 from metricgrad.metrics.registry import Metric, get_metric
 from metricgrad.metrics.tasks import BINARY, TASKS, Task
 from metricgrad.metrics.thresholds import best_offsets, best_threshold
-from metricgrad.reporting.progress import work_bar
 from metricgrad.training.data import Rows, Scaler, TrainingData, check_weights, merge_duplicates
+from metricgrad.training.history import Round
 from metricgrad.training.networks import Scorer, build_model
 from metricgrad.training.recipe import Recipe, get_recipe
 from metricgrad.training.splits import Split, split, split_at
-from metricgrad.training.trainer import Round
 
 
 class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
@@ -213,6 +208,9 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         return self
 
     def _check_arguments(self, task: Task) -> None:
+        from metricgrad.losses.binary import BASELINES
+        from metricgrad.training.methods import METHODS
+
         self._check_training((*METHODS, *(("cross-entropy",) if task.several else BASELINES)))
         if task.outputs and self.threshold == "cv":
             raise ValueError("threshold: expected 'validation' or a number for several outputs, got 'cv'")
@@ -239,6 +237,8 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         """Split the rows as the user asks, or else at random."""
         if validation is None:
             if self.threshold == "cv":
+                from metricgrad.estimators.cross_validation import check_folds
+
                 check_folds(targets)
             return split(targets, seed, test=0.0, validation=self.validation_fraction)
         if self.threshold == "cv":
@@ -303,6 +303,10 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         start: Scorer | None = None,
     ) -> Trained:
         """Train a network; for a baseline with a setting, one for each, and the best on validation rows is kept."""
+        from metricgrad.losses.binary import TUNED
+        from metricgrad.reporting.progress import work_bar
+        from metricgrad.training.methods import make_loss
+
         outputs = len(self.classes_) if metric.task.outputs else None
         network = build_model(self.model, table.X.shape[1], seed, outputs) if start is None else deepcopy(start).float()
         rows = table.lazy_rows(training, recipe.set_size)
@@ -331,6 +335,8 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         if not metric.thresholded or recipe.form == "zero":
             return 0.0
         if self.threshold == "cv" and not self.interrupted_:
+            from metricgrad.estimators.cross_validation import cross_validated
+
             trained = partial(self._train, metric=metric, recipe=recipe, seed=seed)
             rescaled = partial(table.standardised, standardise=self._standardises)
             found = cross_validated(trained, rescaled, self.network_, table, metric, seed, self.validation_fraction)

@@ -19,22 +19,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 from torch import nn
 
-from metricgrad.losses.binary import BASELINES
-from metricgrad.losses.default import proxy_for
-from metricgrad.losses.ranking import QUERY_LOSSES
 from metricgrad.metrics.registry import Metric, get_metric
-from metricgrad.reporting.html import card, sparkline
-from metricgrad.reporting.progress import shown_rounds
-from metricgrad.surrogate.loss import SurrogateLoss
-from metricgrad.surrogate.network import Progress
 from metricgrad.training.data import Rows, Scaler, chunks
+from metricgrad.training.history import Round, Verdict
 from metricgrad.training.networks import Scorer
 from metricgrad.training.recipe import RECIPES, Recipe, get_recipe
-from metricgrad.training.selection import Selection, Verdict
-from metricgrad.training.threads import threads_for
-from metricgrad.training.trainer import Round, train
 
-METHODS = ("sl-r", "sl-s", "sl-u")
 RECIPE = "recipe__"
 """What the names of parameters begin with that are fields of the recipe."""
 DTYPES = (np.float64, np.float32)
@@ -123,7 +113,12 @@ class MetricEstimator(NestedRecipe):
     def _follow(
         self, loss: nn.Module, network: Scorer, rows: Rows, kept: Rows, metric: Metric, recipe: Recipe, seed: int
     ) -> Trained:
-        """Train a network by rounds, until the end, the time limit, the word of the callback or Ctrl-C."""
+        """Train a network by rounds, until the end, the time limit, a callback that returns True, or Ctrl-C."""
+        from metricgrad.reporting.progress import shown_rounds  # loading and predicting need no trainer
+        from metricgrad.training.selection import Selection
+        from metricgrad.training.threads import threads_for
+        from metricgrad.training.trainer import train
+
         torch.manual_seed(seed)  # dropout must not depend on the loss: every method starts from the same warm-up
         selection = Selection(kept, metric, recipe)
         rounds = train(network, loss, rows, recipe, selection=selection, seed=seed)
@@ -175,6 +170,8 @@ class MetricEstimator(NestedRecipe):
         """Return what fitting found, for notebooks; nothing before it."""
         if not hasattr(self, "validation_loss_"):
             return ""
+        from metricgrad.reporting.html import card, sparkline
+
         metric, facts = get_metric(self.metric), self._facts()
         checked = [done for done in self.history_ if math.isfinite(done.validation)]
         kept = min(checked, key=lambda done: done.validation, default=None)
@@ -186,26 +183,6 @@ class MetricEstimator(NestedRecipe):
         dot = None if kept is None else (kept.steps, metric.value(kept.validation))
         drawn = sparkline(points, dot, f"{metric.label} on validation rows while training")
         return card(f"{metric.shown(self.validation_loss_)} on validation rows", facts, drawn=drawn)
-
-
-def make_loss(method: str, metric: Metric, recipe: Recipe, progress: Progress | None = None) -> nn.Module:
-    """Build the loss of a method: a baseline, or a surrogate that starts and learns as the paper's modes do."""
-    by_hand = {**BASELINES, **QUERY_LOSSES}
-    if method == "cross-entropy":
-        return proxy_for(metric.task)
-    if method in by_hand:
-        return by_hand[method]()
-    return SurrogateLoss(
-        metric,
-        "scratch" if method == "sl-s" else "universal",
-        frozen=method == "sl-u",
-        form=recipe.form,
-        config=None if recipe.surrogate_config == "default" else recipe.surrogate_config,
-        learning_rate=recipe.surrogate_rate,
-        clip=recipe.clip,
-        relational=recipe.relational,
-        progress=progress,
-    )
 
 
 @torch.no_grad()

@@ -13,11 +13,9 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from metricgrad.estimators.held_out import Joined, is_table, joined
 from metricgrad.estimators.metric_estimator import (
-    METHODS,
     Array,
     MetricEstimator,
     check_fit,
-    make_loss,
     scores_in_double,
     seed_of,
 )
@@ -26,11 +24,12 @@ from metricgrad.metrics.registry import Metric, get_metric
 from metricgrad.metrics.tasks import RANKING
 from metricgrad.reporting.progress import work_bar
 from metricgrad.training.data import Rows, Scaler, check_weights, members, queries_of
+from metricgrad.training.history import Round
+from metricgrad.training.methods import METHODS, make_loss
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import Recipe, get_recipe
 from metricgrad.training.selection import loss_of
 from metricgrad.training.splits import Indices, split, split_at
-from metricgrad.training.trainer import Round
 
 
 class _Judged(NamedTuple):

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.utils import check_array
 
-from metricgrad.estimators.metric_estimator import DTYPES, METHODS, make_loss
+from metricgrad.estimators.metric_estimator import DTYPES
 from metricgrad.evaluation.comparison_result import ComparisonResult, Trial
 from metricgrad.evaluation.diagnostics import diagnose
 from metricgrad.evaluation.grid import JobsFailed, run_grid
@@ -31,6 +31,7 @@ from metricgrad.tabular.table_classifier import as_frame
 from metricgrad.tabular.target import check_column, infer_target, leaking_columns
 from metricgrad.training.data import Parts
 from metricgrad.training.loader import SetLoader
+from metricgrad.training.methods import METHODS, make_loss
 from metricgrad.training.recipe import Recipe, get_recipe
 from metricgrad.training.selection import exact_scores
 

@@ -17,7 +17,7 @@ from metricgrad.evaluation.statistics import Interval, corrected_interval, sente
 from metricgrad.metrics.registry import Metric
 from metricgrad.reporting.html import card
 from metricgrad.reporting.plots import Picture, plot_convergence
-from metricgrad.training.trainer import Round
+from metricgrad.training.history import Round
 
 Array = NDArray[Any]
 LABELS = {"sl-r": "metricgrad", "balanced": "class weights", "focal": "focal loss", TREES: "LightGBM"}

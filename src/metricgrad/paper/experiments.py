@@ -10,7 +10,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from metricgrad.estimators.metric_estimator import METHODS
 from metricgrad.evaluation.runs import TREES, Scores, TrainedMethod, split_table, train_methods
 from metricgrad.metrics.registry import get_metric
 from metricgrad.paper.datasets import Dataset, dataset_digest, load_dataset
@@ -19,6 +18,7 @@ from metricgrad.paper.protocols import PROTOCOLS, get_protocol
 from metricgrad.surrogate.pretrained import bundled_digest
 from metricgrad.training.checkpoint import Checkpoint
 from metricgrad.training.data import Parts
+from metricgrad.training.methods import METHODS
 from metricgrad.training.recipe import Recipe, get_recipe
 from metricgrad.training.splits import split
 

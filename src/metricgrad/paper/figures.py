@@ -12,12 +12,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from metricgrad.estimators.metric_estimator import make_loss
 from metricgrad.metrics.registry import Metric, get_metric
 from metricgrad.paper.experiments import prepared
 from metricgrad.paper.protocols import get_protocol
 from metricgrad.surrogate.loss import SurrogateLoss
 from metricgrad.training.data import Parts, chunks
+from metricgrad.training.methods import make_loss
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import Recipe, get_recipe
 from metricgrad.training.selection import Selection

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from metricgrad.metrics.metric import Metric
-    from metricgrad.training.trainer import Round
+    from metricgrad.training.history import Round
 
 Array = NDArray[Any]
 PALETTE = ("#0e7fa3", "#b3289f", "#c26a04", "#475569", "#2f7d32", "#7c3aed", "#be123c", "#857a00")

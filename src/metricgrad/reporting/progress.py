@@ -17,7 +17,7 @@ from metricgrad.reporting.terminal import PlainColumn, Screen
 
 if TYPE_CHECKING:
     from metricgrad.metrics.registry import Metric
-    from metricgrad.training.trainer import Round
+    from metricgrad.training.history import Round
 
 NOTEBOOK_INTERVAL = 0.2
 """Seconds between two updates of the bars of a notebook."""

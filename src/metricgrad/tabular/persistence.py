@@ -29,9 +29,9 @@ from metricgrad.tabular.manifest import MAX_TEXT, read_json, table_state
 from metricgrad.tabular.schema import DROPPED, USED
 from metricgrad.tabular.stored_model import fill_weights, model_of, packed
 from metricgrad.tabular.table_classifier import TableClassifier, stored_name
+from metricgrad.training.history import Round
 from metricgrad.training.networks import MODELS
 from metricgrad.training.recipe import get_recipe
-from metricgrad.training.trainer import Round
 
 FORMAT = 1
 STATE, WEIGHTS, CARD, CURVE = FILES = ("model.json", "weights.safetensors", "README.md", "validation.png")

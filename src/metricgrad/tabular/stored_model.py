@@ -24,10 +24,9 @@ from metricgrad.metrics.tasks import BINARY
 from metricgrad.tabular.encoding import MAX_SCALED
 from metricgrad.tabular.manifest import MAX_WORD, Field, parsed, read_file, read_table_state
 from metricgrad.tabular.table_classifier import TableClassifier
+from metricgrad.training.history import Round, Verdict
 from metricgrad.training.networks import MODELS, Scorer, folded
 from metricgrad.training.recipe import RENAMED_FIELDS, Recipe
-from metricgrad.training.selection import Verdict
-from metricgrad.training.trainer import Round
 
 Record = TypeVar("Record", Round, Verdict)
 Expected = Mapping[str, Tensor]

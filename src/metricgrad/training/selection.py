@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -17,11 +17,9 @@ from metricgrad.losses.default import proxy_name
 from metricgrad.metrics.registry import Metric
 from metricgrad.metrics.thresholds import best_offsets
 from metricgrad.training.data import Rows
+from metricgrad.training.history import Round, Verdict
 from metricgrad.training.recipe import Recipe
 from metricgrad.training.resampling import standard_error
-
-if TYPE_CHECKING:
-    from metricgrad.training.trainer import Round
 
 CHUNK = 65_536
 """Rows scored at a time where there may be many."""
@@ -37,48 +35,6 @@ def loss_of(metric: Metric, rows: Rows, scores: Tensor) -> float:
     assert weights is not None
     informative = metric.task.informative(targets, weights)
     return float(losses[informative].mean()) if bool(informative.any()) else 0.0
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Which model was kept, and why.
-
-    Parameters
-    ----------
-    followed : bool
-        Whether it is the one that followed the loss; else it followed the proxy of the task: cross-entropy.
-    gain : float
-        How much less the best model of the loss loses on the validation rows than the best of the proxy; NaN if one
-        of them was never checked.
-    error : float
-        Standard error of the gain, by resampling the validation rows; NaN if nothing depends on it.
-    proxy : str
-        The name of the proxy.
-
-    Examples
-    --------
-    >>> print(Verdict(True, 0.031, 0.012))
-    kept the model that followed the metric: it gained 0.0310 on the validation rows (standard error 0.0120)
-    >>> print(Verdict(False, 0.004, 0.012))
-    kept cross-entropy: the metric's model gained 0.0040 on the validation rows, within noise (standard error 0.0120)
-    >>> print(Verdict(False, -0.0169, float("nan")))
-    kept cross-entropy: the metric's model lost 0.0169 on the validation rows
-    """
-
-    followed: bool
-    gain: float
-    error: float
-    proxy: str = "cross-entropy"
-
-    def __str__(self) -> str:
-        kept = "kept the model that followed the metric" if self.followed else f"kept {self.proxy}"
-        if self.gain != self.gain:
-            return kept
-        who = "it" if self.followed else "the metric's model"
-        noise = "" if self.error != self.error else f" (standard error {self.error:.4f})"
-        within = ", within noise" if noise and not self.followed else ""
-        verb = "lost" if self.gain < 0 else "gained"
-        return f"{kept}: {who} {verb} {abs(self.gain):.4f} on the validation rows{within}{noise}"
 
 
 @dataclass

@@ -7,7 +7,7 @@ import time
 import warnings
 from collections.abc import Generator, Sequence
 from copy import deepcopy
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -21,8 +21,9 @@ from metricgrad.surrogate.fidelity import gradient_cosine
 from metricgrad.surrogate.loss import SurrogateLoss
 from metricgrad.training.checkpoint import Checkpoint
 from metricgrad.training.data import Rows
+from metricgrad.training.ensemble import Ensemble, ModuleEnsemble, members_of, scores_in_both_modes
+from metricgrad.training.history import Round
 from metricgrad.training.loader import SetLoader, random_state, set_random_state
-from metricgrad.training.networks import Ensemble, ModuleEnsemble, members_of, scores_in_both_modes
 from metricgrad.training.recipe import Recipe
 from metricgrad.training.selection import Best, Selected, Selection, scores_of
 
@@ -33,44 +34,6 @@ MIN_COSINE = 0.3
 PROBED_SETS = 4
 """Of the fresh sets, those on which the gradient of the metric is probed."""
 NAN = float("nan")
-
-
-@dataclass(frozen=True)
-class Round:
-    """What one round did.
-
-    Parameters
-    ----------
-    phase, number, of : str, int, int
-        `"warm-up"` or `"rounds"`, and where in it.
-    steps : int
-        Model steps so far.
-    loss, gap : float
-        The loss followed, and how far it is from the metric.
-    trust : float
-        Spearman correlation of surrogate and metric on fresh sets of the current model, at the last check.
-    cosine : float
-        Between the gradient of the surrogate and that of the smoothed metric, found by probing it, on some of them.
-    validation, control : float
-        True loss on the validation rows: of the model, and of the control that goes on with cross-entropy.
-    best : bool
-        Whether no model lost less on the validation rows so far.
-    seconds : float
-        Since the start.
-    """
-
-    phase: str
-    number: int
-    of: int
-    steps: int
-    loss: float
-    gap: float
-    trust: float
-    cosine: float
-    validation: float
-    best: bool
-    control: float
-    seconds: float
 
 
 class NotFinite(ValueError):

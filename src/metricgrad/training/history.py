@@ -1,0 +1,85 @@
+"""What training leaves behind, as plain records: every round, and which model was kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Round:
+    """What one round did.
+
+    Parameters
+    ----------
+    phase, number, of : str, int, int
+        `"warm-up"` or `"rounds"`, and where in it.
+    steps : int
+        Model steps so far.
+    loss, gap : float
+        The loss followed, and how far it is from the metric.
+    trust : float
+        Spearman correlation of surrogate and metric on fresh sets of the current model, at the last check.
+    cosine : float
+        Between the gradient of the surrogate and that of the smoothed metric, found by probing it, on some of them.
+    validation, control : float
+        True loss on the validation rows: of the model, and of the control that goes on with cross-entropy.
+    best : bool
+        Whether no model lost less on the validation rows so far.
+    seconds : float
+        Since the start.
+    """
+
+    phase: str
+    number: int
+    of: int
+    steps: int
+    loss: float
+    gap: float
+    trust: float
+    cosine: float
+    validation: float
+    best: bool
+    control: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Which model was kept, and why.
+
+    Parameters
+    ----------
+    followed : bool
+        Whether it is the one that followed the loss; else it followed the proxy of the task: cross-entropy.
+    gain : float
+        How much less the best model of the loss loses on the validation rows than the best of the proxy; NaN if one
+        of them was never checked.
+    error : float
+        Standard error of the gain, by resampling the validation rows; NaN if nothing depends on it.
+    proxy : str
+        The name of the proxy.
+
+    Examples
+    --------
+    >>> print(Verdict(True, 0.031, 0.012))
+    kept the model that followed the metric: it gained 0.0310 on the validation rows (standard error 0.0120)
+    >>> print(Verdict(False, 0.004, 0.012))
+    kept cross-entropy: the metric's model gained 0.0040 on the validation rows, within noise (standard error 0.0120)
+    >>> print(Verdict(False, -0.0169, float("nan")))
+    kept cross-entropy: the metric's model lost 0.0169 on the validation rows
+    """
+
+    followed: bool
+    gain: float
+    error: float
+    proxy: str = "cross-entropy"
+
+    def __str__(self) -> str:
+        kept = "kept the model that followed the metric" if self.followed else f"kept {self.proxy}"
+        if self.gain != self.gain:
+            return kept
+        who = "it" if self.followed else "the metric's model"
+        noise = "" if self.error != self.error else f" (standard error {self.error:.4f})"
+        within = ", within noise" if noise and not self.followed else ""
+        verb = "lost" if self.gain < 0 else "gained"
+        return f"{kept}: {who} {verb} {abs(self.gain):.4f} on the validation rows{within}{noise}"

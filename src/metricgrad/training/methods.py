@@ -1,0 +1,36 @@
+"""Methods by name: the paper's three modes of a surrogate, and the hand-made losses."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from metricgrad.losses.binary import BASELINES
+from metricgrad.losses.default import proxy_for
+from metricgrad.losses.ranking import QUERY_LOSSES
+from metricgrad.metrics.registry import Metric
+from metricgrad.surrogate.loss import SurrogateLoss
+from metricgrad.surrogate.network import Progress
+from metricgrad.training.recipe import Recipe
+
+METHODS = ("sl-r", "sl-s", "sl-u")
+"""Universal surrogate that is refined, surrogate from scratch, universal surrogate that is frozen."""
+
+
+def make_loss(method: str, metric: Metric, recipe: Recipe, progress: Progress | None = None) -> nn.Module:
+    """Build the loss of a method: a baseline, or a surrogate that starts and learns as the paper's modes do."""
+    by_hand = {**BASELINES, **QUERY_LOSSES}
+    if method == "cross-entropy":
+        return proxy_for(metric.task)
+    if method in by_hand:
+        return by_hand[method]()
+    return SurrogateLoss(
+        metric,
+        "scratch" if method == "sl-s" else "universal",
+        frozen=method == "sl-u",
+        form=recipe.form,
+        config=None if recipe.surrogate_config == "default" else recipe.surrogate_config,
+        learning_rate=recipe.surrogate_rate,
+        clip=recipe.clip,
+        relational=recipe.relational,
+        progress=progress,
+    )
