@@ -224,9 +224,8 @@ check of the surrogate, weighs more than in a whole fit.
 NOT_COMPILED = """## Where torch.compile is used
 
 Nowhere. The paper's recipe takes 300,000 rounds of thirteen tiny steps, and up to version 0.1 whole steps of it were
-compiled through private parts of torch. Compiled through `torch.compile`, the surrogate takes as long as without, since
-checking the inputs of a compiled call takes as long as so small a step
-([decision 27](decisions/0027-one-trainer-k-members.md)).
+compiled through private parts of torch. With only the surrogate under the public `torch.compile`, a round took as long
+as without ([decision 27](decisions/0027-one-trainer-k-members.md)); compiled model steps were not measured.
 """
 
 ROUNDS = """## Rounds of the paper
