@@ -226,11 +226,10 @@ Processor time of a round of the paper's recipe (a9a, sets of 100 rows), and hou
 
 {table}
 
-Nothing is compiled. Up to version 0.1 whole rounds of the paper's recipe were compiled through private names of torch,
-241 lines beside the trainer. Through the public `torch.compile` a step of the surrogate takes as long as without it,
-because checking the inputs of a compiled call takes as long as so small a step
-([decision 27](decisions/0027-one-trainer-k-members.md)). `fit` was never compiled; the claims above compare it with
-the code before.
+Nothing is compiled. Up to version 0.1 whole rounds of the paper's recipe were compiled through private names of torch.
+With only the surrogate under the public `torch.compile` a round took as long as without
+([decision 27](decisions/0027-one-trainer-k-members.md)); compiled model steps were not measured. `fit` was never
+compiled; the claims above compare it with the code before.
 """
 
 MADE = """## How these numbers were made
