@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from metricgrad.reporting.atomic import (
-    DAY,
+    LEFTOVER_SECONDS,
     is_being_replaced,
     recover,
     remove_leftovers,
@@ -192,7 +192,7 @@ def test_what_is_in_use_or_of_others_stays(tmp_path: Path) -> None:
     dead.write_text("of a process that is gone")
     remove_leftovers(target)
     assert sorted(tmp_path.iterdir()) == sorted([mine, *others])
-    old = time.time() - 2 * DAY
+    old = time.time() - 2 * LEFTOVER_SECONDS
     os.utime(others[2], (old, old))
     remove_leftovers(target)
     assert others[2].exists()  # written long ago, but put there just now

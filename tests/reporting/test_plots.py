@@ -85,11 +85,12 @@ def test_few_points_of_a_run_are_drawn_but_its_best_is_marked() -> None:
     assert (lines[1].get_xdata()[0], lines[1].get_ydata()[0]) == (420, 0.1)
 
 
-def test_a_run_is_thinned_to_validated_rows_from_first_to_last() -> None:
+def test_a_long_run_is_thinned_to_validated_rows_from_first_to_last() -> None:
     run = course([NAN, 0.5, NAN, 0.4, 0.3, NAN])
-    assert thinned(run, 100)["steps"].tolist() == [20, 40, 50]
+    assert thinned(run, 100)["steps"].tolist() == [10, 20, 30, 40, 50, 60]
+    assert thinned(run, 5)["steps"].tolist() == [20, 40, 50]
     assert thinned(run, 2)["steps"].tolist() == [20, 50]
-    assert thinned(course([NAN] * 4), 100)["steps"].tolist() == [10, 20, 30, 40]
+    assert thinned(course([NAN] * 4), 3)["steps"].tolist() == [10, 30, 40]
 
 
 # ---- SVG -----------------------------------------------------------------------------------------------------------

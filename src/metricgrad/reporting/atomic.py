@@ -1,7 +1,7 @@
-"""Files and folders that are there whole or not at all: written beside their place, then renamed into it.
+"""Atomic writes of files and folders: complete or not there at all, since they are renamed into place.
 
-What is written beside is named after the process that writes, so that what a killed process left behind can be told
-from what is being written, and is removed the next time.
+A file in progress is named after the process that writes it. So leftovers of a killed process can be distinguished from
+files in progress, and are removed by the next write.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-DAY = 86_400
-"""Seconds after which whatever was left behind is no longer in use."""
-ATTEMPTS = 100
-"""How often a folder is swapped again if another process was faster."""
+LEFTOVER_SECONDS = 86_400
+"""Age after which a file in progress counts as left behind."""
+SWAP_ATTEMPTS = 100
+"""How often replacing a folder is tried if other processes replace it at the same time."""
 STAGED = re.compile(r"\.metricgrad-(?P<target>[0-9a-f]{8})-(?P<host>[0-9a-f]{8})-(?P<pid>\d+)-[0-9a-f]{8}\.(new|old)")
 
 
 def write_whole(path: str | Path, content: str | bytes) -> Path:
-    """Write a file, and make its folder; a reader finds the old content or the new one, never a part."""
+    """Write a file and create its folder; a reader finds the old content or the new one, never a part."""
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as beside:
         beside.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
@@ -34,7 +34,7 @@ def write_whole(path: str | Path, content: str | bytes) -> Path:
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """Yield a path to write a file at, which takes its place in the end; a device or a pipe is written directly."""
+    """Yield a path to write to, which replaces the file in the end; a device or a pipe is written directly."""
     target = Path(path).resolve()
     if target.exists() and not target.is_file():
         yield target
@@ -51,7 +51,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def replacing_folder(target: Path) -> Iterator[Path]:
-    """Yield a new folder to fill, which takes the place of another in the end; if anything fails, that one stays."""
+    """Yield a new folder to fill, which replaces the target in the end; after an error the target is unchanged."""
     recover(target)
     remove_leftovers(target)
     new = staged(target)
@@ -66,9 +66,9 @@ def replacing_folder(target: Path) -> Iterator[Path]:
 
 
 def _swap(new: Path, target: Path) -> None:
-    """Put a folder in the place of another, which comes back if that fails; a kill in between is left to `recover`."""
+    """Replace a folder by another; an error restores it, and `recover` does after a kill between the two renames."""
     old = new.with_suffix(".old")
-    for attempt in range(ATTEMPTS):
+    for attempt in range(SWAP_ATTEMPTS):
         with suppress(FileNotFoundError):
             target.rename(old)
         try:
@@ -79,14 +79,14 @@ def _swap(new: Path, target: Path) -> None:
                 if old.exists():
                     old.rename(target)
                 raise
-            if attempt == ATTEMPTS - 1:
+            if attempt == SWAP_ATTEMPTS - 1:
                 raise
             shutil.rmtree(old, ignore_errors=True)  # another process has put a folder there, which is newer
     shutil.rmtree(old, ignore_errors=True)
 
 
 def _sync(file: Path) -> None:
-    """Have the content of a file on the disk before its name."""
+    """Flush a file to the disk before it gets its name."""
     with file.open("rb+") as opened:
         os.fsync(opened.fileno())
 
@@ -95,7 +95,7 @@ def _sync(file: Path) -> None:
 
 
 def staged(target: Path) -> Path:
-    """Return a new name beside a target, which says what it is for and which process writes it."""
+    """Return a new path beside a target, named after the target, the machine and the process."""
     return target.with_name(
         f".metricgrad-{_crc(target.name)}-{_crc(platform.node())}-{os.getpid()}-{secrets.token_hex(4)}.new"
     )
@@ -118,7 +118,7 @@ def is_being_replaced(target: Path) -> bool:
 
 
 def remove_leftovers(target: Path) -> None:
-    """Remove what processes that are gone have left beside a target."""
+    """Remove what processes that no longer run have left beside a target."""
     for path in _leftovers(target):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
@@ -132,7 +132,7 @@ def _leftovers(target: Path) -> list[Path]:
 
 
 def _beside(target: Path) -> list[Path]:
-    """Return what was written beside a target, to take its place."""
+    """Return the files in progress beside a target."""
     with suppress(OSError):
         found = ((STAGED.fullmatch(name), name) for name in sorted(os.listdir(target.parent)))
         return [target.with_name(name) for match, name in found if match and match["target"] == _crc(target.name)]
@@ -140,14 +140,14 @@ def _beside(target: Path) -> list[Path]:
 
 
 def _in_use(path: Path) -> bool:
-    """Whether the process that writes a path may still be running: this cannot be known of another machine."""
+    """Whether the process that writes a path may still run; on another machine it always may."""
     found = STAGED.fullmatch(path.name)
     try:
         there = path.stat()
     except OSError:
         return True
     touched = max(there.st_mtime, there.st_ctime)  # a renamed folder keeps the first of them
-    if found is None or time.time() - touched > DAY:
+    if found is None or time.time() - touched > LEFTOVER_SECONDS:
         return found is None
     return found["host"] != _crc(platform.node()) or _is_running(int(found["pid"]))
 

@@ -148,7 +148,9 @@ def history_frame(history: Sequence[Round], metric: Metric) -> pd.DataFrame:
 
 
 def thinned(run: pd.DataFrame, most: int) -> pd.DataFrame:
-    """Return at most so many rows of a run, evenly chosen from the validated ones if there are any."""
+    """Return at most so many rows of a run: all, or evenly chosen from the validated ones if there are any."""
+    if len(run) <= most:
+        return run
     known = run[run["validation"].notna()]
     rows = run if known.empty else known
     chosen = np.unique(np.linspace(0, len(rows) - 1, min(most, len(rows))).round().astype(int))
