@@ -136,7 +136,7 @@ table = pd.read_csv("churn.csv")
 found = metricgrad.compare(table, "churn", "f1", verbose=True)  # polars frames and arrays work too
 found  # the verdict and the table
 found.plot_threshold()  # also plot_metric, plot_roc, plot_precision_recall, plot_calibration
-metricgrad.write_comparison(found, "page.html")  # the page above
+found.write_page("page.html")  # the page above
 ```
 
 A fitted `MetricClassifier` shows its metric, threshold and training as well, `verbose=True` shows progress bars, and

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import importlib.metadata
 import inspect
 import re
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -105,9 +105,27 @@ def test_a_public_name_is_not_covered_by_the_module_of_that_name(first: str) -> 
     assert run(f"import metricgrad; {first}; print(metricgrad.black_box.__name__)") == "black_box"
 
 
-def test_submodules_are_there_without_importing_them() -> None:
-    assert run("import metricgrad; print(len(metricgrad.datasets.names()))") == "11"
-    assert isinstance(metricgrad.datasets, ModuleType)
+def test_metrics_are_there_without_importing_them() -> None:
+    assert run("import metricgrad; print(metricgrad.metrics.f1.name)") == "f1"
+
+
+def test_old_names_work_for_one_release_with_a_warning() -> None:
+    found = {}
+    for name, (home, new, use) in metricgrad._DEPRECATED.items():
+        with pytest.warns(DeprecationWarning, match=re.escape(f"metricgrad.{name} is deprecated: use {use}")):
+            found[name] = getattr(metricgrad, name)
+        assert found[name] is getattr(importlib.import_module(f"metricgrad.{home}"), new)
+        assert name not in metricgrad.__all__
+    assert found["Contest"] is metricgrad.ComparisonResult
+    assert found["as_metric"] is metricgrad.get_metric
+    assert len(found["datasets"].names()) == 11
+
+
+def test_no_module_uses_a_private_name_of_torch() -> None:
+    for path in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            named = ast.unparse(node) if isinstance(node, (ast.Attribute, ast.Import, ast.ImportFrom)) else ""
+            assert not re.search(r"\btorch(\.\w+)*\._[a-z]", named), f"{path}: {named}"
 
 
 def test_the_lowest_versions_that_are_allowed_are_those_that_are_tested() -> None:

@@ -5,6 +5,7 @@ Public names are loaded when first used, so that `import metricgrad` costs nothi
 
 from __future__ import annotations
 
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -16,17 +17,11 @@ if TYPE_CHECKING:
     from metricgrad.estimators.ranker import MetricRanker as MetricRanker
     from metricgrad.evaluation.comparison import compare as compare
     from metricgrad.evaluation.comparison_result import ComparisonResult as ComparisonResult
-    from metricgrad.evaluation.report import write_comparison as write_comparison
     from metricgrad.metrics.callable import black_box as black_box
     from metricgrad.metrics.registry import Metric as Metric
-    from metricgrad.metrics.registry import as_metric as as_metric
     from metricgrad.metrics.registry import get_metric as get_metric
-    from metricgrad.metrics.thresholds import best_offsets as best_offsets
     from metricgrad.metrics.thresholds import best_threshold as best_threshold
-    from metricgrad.paper import datasets as datasets
-    from metricgrad.reporting.progress import scalars as scalars
     from metricgrad.surrogate.loss import SurrogateLoss as SurrogateLoss
-    from metricgrad.surrogate.network import Surrogate as Surrogate
     from metricgrad.surrogate.pretrained import load_universal as load_universal
     from metricgrad.surrogate.pretraining import fit_universal as fit_universal
     from metricgrad.tabular.persistence import load as load
@@ -40,24 +35,18 @@ __all__ = [
     "MetricClassifier",
     "MetricRanker",
     "Recipe",
-    "Surrogate",
     "SurrogateLoss",
     "TableClassifier",
     "__version__",
-    "as_metric",
-    "best_offsets",
     "best_threshold",
     "black_box",
     "compare",
-    "datasets",
     "fit_universal",
     "get_metric",
     "load",
     "load_universal",
     "metrics",
     "save",
-    "scalars",
-    "write_comparison",
 ]
 
 _HOMES = {
@@ -66,11 +55,8 @@ _HOMES = {
     "MetricClassifier": "estimators.classifier",
     "MetricRanker": "estimators.ranker",
     "Recipe": "training.recipe",
-    "Surrogate": "surrogate.network",
     "SurrogateLoss": "surrogate.loss",
     "TableClassifier": "tabular.table_classifier",
-    "as_metric": "metrics.registry",
-    "best_offsets": "metrics.thresholds",
     "best_threshold": "metrics.thresholds",
     "black_box": "metrics.callable",
     "compare": "evaluation.comparison",
@@ -79,20 +65,32 @@ _HOMES = {
     "load": "tabular.persistence",
     "load_universal": "surrogate.pretrained",
     "save": "tabular.persistence",
-    "scalars": "reporting.progress",
-    "write_comparison": "evaluation.report",
 }
 """The module each public name lives in."""
-_MODULES = {"datasets": "paper.datasets", "metrics": "metrics"}
-"""Modules that are public under a name of their own."""
+_DEPRECATED = {
+    "Contest": ("evaluation.comparison_result", "ComparisonResult", "metricgrad.ComparisonResult"),
+    "Surrogate": ("surrogate.network", "Surrogate", "metricgrad.surrogate.network.Surrogate"),
+    "as_metric": ("metrics.registry", "get_metric", "metricgrad.get_metric, which takes the same"),
+    "best_offsets": ("metrics.thresholds", "best_offsets", "metricgrad.metrics.thresholds.best_offsets"),
+    "datasets": ("paper", "datasets", "metricgrad.paper.datasets"),
+    "scalars": ("reporting.progress", "scalars", "Round.scalars()"),
+    "write_contest": ("evaluation.report", "write_comparison", "ComparisonResult.write_page"),
+}
+"""Names of 0.1.0 that work for one release with a warning: where they are, their names there, and what to use."""
 
 
 def __getattr__(name: str) -> Any:
+    if name == "metrics":
+        return import_module("metricgrad.metrics")
     if name in _HOMES:
         globals()[name] = found = getattr(import_module(f"metricgrad.{_HOMES[name]}"), name)
         return found
-    if name in _MODULES:
-        return import_module(f"metricgrad.{_MODULES[name]}")
+    if name in _DEPRECATED:
+        home, new, use = _DEPRECATED[name]
+        warnings.warn(f"metricgrad.{name} is deprecated: use {use}", DeprecationWarning, stacklevel=2)
+        if name == "datasets":
+            return import_module("metricgrad.paper.datasets")
+        return getattr(import_module(f"metricgrad.{home}"), new)
     raise AttributeError(f"module 'metricgrad' has no attribute {name!r}")
 
 

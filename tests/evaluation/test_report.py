@@ -13,7 +13,7 @@ from browsing import in_browser, opened
 from playwright.sync_api import Browser, Page
 from sklearn.datasets import make_classification
 
-from metricgrad import ComparisonResult, Recipe, compare, write_comparison
+from metricgrad import ComparisonResult, Recipe, compare
 from metricgrad.evaluation.diagnostics import SHARES
 from metricgrad.evaluation.report import charts, methods_table
 from metricgrad.reporting.html import STATIC
@@ -35,7 +35,7 @@ def result() -> ComparisonResult:
 @pytest.fixture(scope="module")
 def file(result: ComparisonResult, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("comparison") / "deep" / "index.html"
-    write_comparison(result, path, f"metricgrad compare {EVIL}")
+    result.write_page(path, f"metricgrad compare {EVIL}")
     return path
 
 
@@ -48,7 +48,7 @@ def test_a_page_is_replaced_whole(result: ComparisonResult, tmp_path: Path) -> N
     page = tmp_path / "index.html"
     page.write_text("old")
     with page.open() as reader:
-        write_comparison(result, page)
+        result.write_page(page)
         assert reader.read() == "old"
     assert page.read_text().startswith("<!doctype html>")
     assert [path.name for path in tmp_path.iterdir()] == ["index.html"]
@@ -102,7 +102,7 @@ def test_an_error_rate_and_a_ranking_have_pages_too(tmp_path: Path) -> None:
     how: dict[str, Any] = {"model": "linear", "recipe": QUICK, "splits": 2, "n_jobs": 1}
     for metric, said in (("error_rate", "lower is better"), ("auc", "no threshold matters")):
         found = compare(X, y, metric, method="focal", baselines=["cross-entropy"], **how)
-        write_comparison(found, tmp_path / "page.html")
+        found.write_page(tmp_path / "page.html")
         text = (tmp_path / "page.html").read_text(encoding="utf-8")
         assert said in text
         assert 'id="chart-fidelity"' not in text

@@ -11,7 +11,6 @@ import sklearn.metrics as sk
 import torch
 import torchmetrics.classification as tm
 
-import metricgrad
 from metricgrad import MetricClassifier, SurrogateLoss
 from metricgrad.metrics.callable import black_box
 from metricgrad.metrics.registry import SKLEARN_NAMES, auc, f1, get_metric
@@ -389,11 +388,6 @@ def test_a_callable_may_say_which_way_is_better_by_an_attribute() -> None:
 def test_the_direction_is_true_or_false() -> None:
     with pytest.raises(TypeError, match="higher_is_better: expected True or False, got 'yes'"):
         black_box(profit, higher_is_better="yes")
-
-
-def test_as_metric_still_works_with_a_warning() -> None:
-    with pytest.warns(DeprecationWarning, match="as_metric is deprecated: call get_metric"):
-        assert metricgrad.as_metric("f1") is f1
 
 
 @pytest.mark.parametrize(("name", "ours"), SKLEARN_NAMES.items())

@@ -16,7 +16,7 @@ from sklearn.datasets import make_classification
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch.utils.tensorboard import SummaryWriter
 
-from metricgrad import MetricClassifier, Recipe, scalars
+from metricgrad import MetricClassifier, Recipe
 from metricgrad.metrics.registry import f1
 from metricgrad.reporting import progress
 from metricgrad.training.history import Round
@@ -101,7 +101,7 @@ def test_a_callback_sees_every_round_in_order_and_changes_nothing() -> None:
 
 def test_scalars_are_the_finite_numbers_of_a_round_whatever_its_fields_are() -> None:
     for done in fitted(None).history_:
-        found = scalars(done)
+        found = done.scalars()
         assert {"loss", "seconds"} <= set(found)
         assert all(type(value) is float and math.isfinite(value) for value in found.values())
         assert ("validation" in found) == math.isfinite(done.validation)
@@ -112,7 +112,7 @@ def test_tensorboard_gets_the_numbers_at_their_steps(tmp_path: Path) -> None:
     with SummaryWriter(tmp_path) as writer:
 
         def log(done: Round) -> None:
-            for name, value in scalars(done).items():
+            for name, value in done.scalars().items():
                 writer.add_scalar(f"metricgrad/{name}", value, done.steps)
 
         model = fitted(log)

@@ -182,7 +182,6 @@ def compare(
 ) -> None:
     """Compare training for the metric with cross-entropy and other baselines on a table, over many splits."""
     from metricgrad import compare as compared
-    from metricgrad.evaluation.report import write_comparison
     from metricgrad.metrics.registry import get_metric
     from metricgrad.reporting.atomic import write_whole
     from metricgrad.reporting.terminal import Screen
@@ -208,7 +207,7 @@ def compare(
         name="standard input" if data == "-" else Path(data).name,
         verbose=True,
     )
-    write_comparison(result, out / "index.html", command_line())
+    result.write_page(out / "index.html", command_line())
     write_whole(out / "trials.csv", result.table().to_csv(index=False))
     for remark in result.remarks:
         echo(remark)

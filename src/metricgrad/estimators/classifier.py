@@ -75,7 +75,7 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
     time_limit : float, optional
         Seconds after which the training of a model is stopped, as Ctrl-C would stop it.
     callback : callable, optional
-        Called with every `Round` as it is done, of every model that is trained; `metricgrad.scalars` makes numbers to
+        Called with every `Round` as it is done, of every model that is trained; its `scalars()` are numbers to
         log of it. If it returns True, training is stopped, as Ctrl-C would stop it. It is not kept where the estimator
         is pickled, because loggers cannot be.
     positive_label : label, optional

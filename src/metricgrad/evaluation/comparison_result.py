@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -158,6 +159,20 @@ class ComparisonResult:
         ]
         facts = {"data": self.name, "rows": f"{self.rows:,}", "splits": str(len(self.splits)), "model": self.model}
         return card(self.verdict, facts, head=["", *map(str, known.columns)], rows=rows)
+
+    def write_page(self, path: str | Path, command: str = "") -> None:
+        """Write one HTML page about the comparison, which needs no network and no other file.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file; its folder is created.
+        command : str
+            The command that made the comparison, to be shown on the page.
+        """
+        from metricgrad.evaluation.report import write_comparison
+
+        write_comparison(self, path, command)
 
     # ---- figures ---------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import difflib
 import re
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -200,12 +199,6 @@ def named_metric(name: str) -> Metric:
     if call and call[1] in PARAMETRIC_METRICS:
         return PARAMETRIC_METRICS[call[1]](*([call[2]] if call[2] else []))
     raise ValueError(f"metric: unknown name {name!r}; {_hint(plain.partition('(')[0])}")
-
-
-def as_metric(spec: Any) -> Metric:
-    """Return `get_metric(spec)`; deprecated."""
-    warnings.warn("as_metric is deprecated: call get_metric, which takes the same", DeprecationWarning, stacklevel=2)
-    return get_metric(spec)
 
 
 def _hint(wanted: str) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rich.progress import BarColumn, Progress, TaskID, TimeElapsedColumn, TimeRemainingColumn
@@ -127,33 +126,5 @@ def shown_rounds(rounds: Iterator[Round], metric: Metric, title: str = "training
 
 
 def scalars(done: Round) -> dict[str, float]:
-    """Return the finite measurements of a training round by name; `done.steps` is the step to log them at.
-
-    Parameters
-    ----------
-    done : Round
-        What the callback of `MetricClassifier(callback=...)` receives.
-
-    Returns
-    -------
-    dict
-        Finite numbers: always `loss` and `seconds`; `validation` if the round was validated; `gap` and `trust` if a
-        surrogate was trained.
-
-    Examples
-    --------
-    Any logger takes them in a line. MLflow: `callback=lambda done: mlflow.log_metrics(scalars(done), done.steps)`;
-    W&B: `callback=lambda done: run.log(scalars(done), step=done.steps)`.
-
-    >>> from sklearn.datasets import load_breast_cancer
-    >>> from metricgrad import MetricClassifier, Recipe
-    >>> kept = []
-    >>> model = MetricClassifier(
-    ...     model="linear", recipe=Recipe(warmup=3, rounds=0), callback=lambda done: kept.append(scalars(done))
-    ... )
-    >>> _ = model.fit(*load_breast_cancer(return_X_y=True))
-    >>> [sorted(numbers) for numbers in kept]
-    [['loss', 'seconds', 'validation']]
-    """
-    measured = {field.name: getattr(done, field.name) for field in fields(done)}
-    return {name: value for name, value in measured.items() if isinstance(value, float) and math.isfinite(value)}
+    """Return `done.scalars()`; deprecated."""
+    return done.scalars()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, fields
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,30 @@ class Round:
     best: bool
     control: float
     seconds: float
+
+    def scalars(self) -> dict[str, float]:
+        """Return the finite measurements by name, for a logger; `steps` is the step to log them at.
+
+        `loss` and `seconds` are always there; `validation` if the round was validated; `gap` and `trust` if a surrogate
+        was trained.
+
+        Examples
+        --------
+        MLflow: `callback=lambda done: mlflow.log_metrics(done.scalars(), done.steps)`; W&B:
+        `callback=lambda done: run.log(done.scalars(), step=done.steps)`.
+
+        >>> from sklearn.datasets import load_breast_cancer
+        >>> from metricgrad import MetricClassifier, Recipe
+        >>> kept = []
+        >>> model = MetricClassifier(
+        ...     model="linear", recipe=Recipe(warmup=3, rounds=0), callback=lambda done: kept.append(done.scalars())
+        ... )
+        >>> _ = model.fit(*load_breast_cancer(return_X_y=True))
+        >>> [sorted(numbers) for numbers in kept]
+        [['loss', 'seconds', 'validation']]
+        """
+        measured = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in measured.items() if isinstance(value, float) and math.isfinite(value)}
 
 
 @dataclass(frozen=True)
