@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import grimp
 import numpy as np
 import pytest
 from packaging.version import Version
@@ -119,6 +120,15 @@ def test_old_names_work_for_one_release_with_a_warning() -> None:
     assert found["Contest"] is metricgrad.ComparisonResult
     assert found["as_metric"] is metricgrad.get_metric
     assert len(found["datasets"].names()) == 11
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    graph = grimp.build_graph("metricgrad", exclude_type_checking_imports=True, cache_dir=None)
+    left = {module: set(graph.find_modules_directly_imported_by(module)) for module in graph.modules}
+    while left:
+        free = {module for module, needed in left.items() if not needed & left.keys()}
+        assert free, f"a cycle among {sorted(left)}"
+        left = {module: needed for module, needed in left.items() if module not in free}
 
 
 def test_no_module_uses_a_private_name_of_torch() -> None:

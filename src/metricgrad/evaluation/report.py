@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,12 +14,14 @@ from scipy.stats import spearmanr
 
 from metricgrad._version import __version__
 from metricgrad.evaluation import plots
-from metricgrad.evaluation.comparison_result import ComparisonResult
 from metricgrad.evaluation.statistics import signed
 from metricgrad.reporting.atomic import write_whole
 from metricgrad.reporting.html import render_page
 from metricgrad.reporting.plots import PANELS, history_frame, inline_svg, plot_training
 from metricgrad.reporting.tables import ResultTable, Shown, as_html, number, result_frame
+
+if TYPE_CHECKING:
+    from metricgrad.evaluation.comparison_result import ComparisonResult
 
 MAX_POINTS = 60
 """Points of a training curve on a page."""
