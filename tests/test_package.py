@@ -49,8 +49,8 @@ def test_every_public_name_resolves_and_is_documented(name: str) -> None:
 
 def test_type_checkers_see_the_same_names() -> None:
     tree = ast.parse(inspect.getsource(metricgrad))
-    told = {alias.asname for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
-    assert told - {None} == set(metricgrad.__all__)
+    named = {alias.asname for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert named - {None} == set(metricgrad.__all__)
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

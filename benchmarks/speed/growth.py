@@ -65,7 +65,7 @@ class Rounds:
         self.model = build_model("mlp", FEATURES)
         self.rounds = train(self.model, make_loss("sl-r", get_metric("f1"), recipe), table, recipe)
         some = rows // 4  # a fifth of all rows, where these are the other four
-        self.guard = Selection(Rows(table.x[:some], table.y[:some]), get_metric("f1"), recipe)
+        self.selection = Selection(Rows(table.x[:some], table.y[:some]), get_metric("f1"), recipe)
 
     def several(self) -> float:
         """Return the mean processor time of several rounds."""
@@ -77,7 +77,7 @@ class Rounds:
     def check(self) -> float:
         """Return the processor time of a check on validation rows, a quarter as many as the training rows."""
         begun = time.process_time()
-        self.guard.check(self.model, followed=True)
+        self.selection.check(self.model, followed=True)
         return time.process_time() - begun
 
 

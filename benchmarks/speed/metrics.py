@@ -192,8 +192,8 @@ def main() -> int:
         say(f"measuring {metric.name}")
         rows.append(compare(metric, **shape))
     say("")
-    least = {rival: min((row[rival] for row in rows if rival in row), key=lambda f: f["ratio"]) for rival in BARS}
-    claims = [claim(f"{CLAIMS[rival]}, least of all", least[rival], at_least=bar) for rival, bar in BARS.items()]
+    least = {other: min((row[other] for row in rows if other in row), key=lambda f: f["ratio"]) for other in BARS}
+    claims = [claim(f"{CLAIMS[other]}, least of all", least[other], at_least=bar) for other, bar in BARS.items()]
     theirs = {"torchmetrics": torchmetrics.__version__}
     return 1 if store("metrics", claims, options.folder, packages=theirs, **shape, metrics=rows) else 0
 

@@ -82,9 +82,9 @@ def growth_table(record: Mapping[str, Any]) -> str:
 
 def metric_table(record: Mapping[str, Any]) -> str:
     """Write the speed-up of every metric."""
-    rivals = ("sklearn", "torchmetrics", "sklearn, one set")
+    others = ("sklearn", "torchmetrics", "sklearn, one set")
     rows = [
-        [one["metric"], *(quartiles(one[rival]) if rival in one else "-" for rival in rivals)]
+        [one["metric"], *(quartiles(one[other]) if other in one else "-" for other in others)]
         for one in record["metrics"]
     ]
     return markdown(["metric", "scikit-learn", "torchmetrics", "scikit-learn, one set"], rows)

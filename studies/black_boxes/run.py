@@ -106,11 +106,11 @@ def parts_of(box: ModuleType, seed: int, rows: dict[str, int]) -> dict[str, Rows
 def follow(loss: nn.Module, metric: Metric, parts: dict[str, Rows], recipe: Recipe, seed: int) -> tuple[Any, Selection]:
     """Train on one loss; return the selected model and its selection."""
     model = build_model(MODEL, parts["train"].x.shape[1], seed)
-    guard = Selection(parts["validation"], metric, recipe)
+    selection = Selection(parts["validation"], metric, recipe)
     torch.manual_seed(seed)
-    for _ in train(model, loss, parts["train"], recipe, selection=guard, seed=seed):
+    for _ in train(model, loss, parts["train"], recipe, selection=selection, seed=seed):
         pass
-    return model, guard
+    return model, selection
 
 
 def value_of(model: Any, metric: Metric, parts: dict[str, Rows], repeats: int) -> float:
@@ -126,22 +126,22 @@ def carry_out(taught: Taught, seed: int, recipe: Recipe = RECIPE, rows: dict[str
     parts, repeats = parts_of(box, seed, rows), getattr(box, "repeats", 1)
     before = counter.calls
     loss = copied(taught.loss)
-    model, guard = follow(loss, metric, parts, recipe, seed)
+    model, selection = follow(loss, metric, parts, recipe, seed)
     ours = value_of(model, metric, parts, repeats)
     calls = counter.calls - before - repeats
     if box.proxy == "cross-entropy":  # the control is the same run as cross-entropy alone
-        rival = deepcopy(model)
-        rival.load_state_dict(guard.control.state)
+        baseline = deepcopy(model)
+        baseline.load_state_dict(selection.control.state)
     else:
-        rival, _ = follow(BASELINES[box.proxy](), metric, parts, recipe, seed)
-    assert guard.verdict is not None
+        baseline, _ = follow(BASELINES[box.proxy](), metric, parts, recipe, seed)
+    assert selection.verdict is not None
     return {
         "ours": ours,
-        "proxy": value_of(rival, metric, parts, repeats),
+        "proxy": value_of(baseline, metric, parts, repeats),
         "taught": taught.calls,
         "calls": taught.calls + calls,
         "gap": loss.gap,
-        "followed": guard.verdict.followed,
+        "followed": selection.verdict.followed,
         "higher_is_better": metric.higher_is_better,
         "label": metric.label,
         "rival": box.proxy,

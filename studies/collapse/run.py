@@ -77,24 +77,24 @@ def carry_out(run: dict[str, Any]) -> dict[str, Any]:
     model = build_model(run["model"], FEATURES, run["seed"])
     torch.manual_seed(run["seed"])
     loss = make_loss("sl-r", metric, recipe)
-    guard = Selection(parts["validation"], metric, recipe)
+    selection = Selection(parts["validation"], metric, recipe)
     start, last = model, model
     trusts = []
-    for done in train(model, loss, parts["train"], recipe, selection=guard, seed=run["seed"]):
+    for done in train(model, loss, parts["train"], recipe, selection=selection, seed=run["seed"]):
         if done.phase == "warm-up" and done.number == done.of:
             start = deepcopy(model)
         if done.number == done.of:
             last, trusts = deepcopy(model), [done.trust, done.cosine]
-    assert guard.verdict is not None
+    assert selection.verdict is not None
     plain = deepcopy(model)
-    plain.load_state_dict(guard.control.state)
+    plain.load_state_dict(selection.control.state)
     models = {"start": start, "kept": model, "last": last, "cross_entropy": plain}
     scores = {name: scores_of(own, parts["test"].x) for name, own in models.items()}
-    y, judge = parts["test"].y, guard.metric
+    y, judge = parts["test"].y, selection.metric
     found: dict[str, Any] = {name: float(judge(own, y)) for name, own in scores.items()}
     for name in ("kept", "last"):
         found[f"{name}_error"] = standard_error(judge, scores["start"], scores[name], y)
-    return {**found, "followed": guard.verdict.followed, "trust": trusts[0], "cosine": trusts[1]}
+    return {**found, "followed": selection.verdict.followed, "trust": trusts[0], "cosine": trusts[1]}
 
 
 def show(path: Path) -> None:

@@ -138,7 +138,7 @@ def baseline_table(frame: pd.DataFrame) -> str:
         counts = [clearly(cells), str(len(cells)), count_range(cells["seeds"])]
         rows.append([labels.get(name, name), *means, *counts, f"{tests[name]:.2g}"])
     heads = [MODEL_LABELS[model] for model in models]
-    return markdown(["rival", *heads, "clearly better : worse", "cells", "seeds", "p (Holm)"], rows)
+    return markdown(["baseline", *heads, "clearly better : worse", "cells", "seeds", "p (Holm)"], rows)
 
 
 def size_table(found: pd.DataFrame, rare: dict[tuple[str, int], int], shares: dict[str, float]) -> str:

@@ -68,9 +68,9 @@ def printed(folder: Path, *, seeds: int = 1, spread: float = 0.0) -> Store:
     for dataset in TABLE2:
         cells = {(metric, mode): TABLE2[dataset][metric][mode] for metric in LOSSES for mode in MODES}
         cells |= {
-            (metric, rival): TABLE3[dataset][metric][rival]
+            (metric, baseline): TABLE3[dataset][metric][baseline]
             for metric in TABLE3_METHODS
-            for rival in TABLE3_METHODS[metric]
+            for baseline in TABLE3_METHODS[metric]
         }
         for (metric, method), loss in cells.items():
             for seed in range(seeds):

@@ -47,8 +47,8 @@ class Case(NamedTuple):
     def steps_of(self, offsets: Tensor, k: int) -> list[Tensor]:
         """Every decision that another offset of class k could make: between any two values at which a row changes."""
         shifted = self.scores + offsets
-        rivals = [torch.zeros(len(shifted))] if self.labels else [shifted[:, j] for j in range(3) if j != k]
-        ties = torch.cat([rival - self.scores[:, k] for rival in rivals]).unique()
+        others = [torch.zeros(len(shifted))] if self.labels else [shifted[:, j] for j in range(3) if j != k]
+        ties = torch.cat([other - self.scores[:, k] for other in others]).unique()
         values = torch.cat((ties[:1] - 1, (ties[1:] + ties[:-1]) / 2, ties[-1:] + 1))
         return [torch.cat((offsets[:k], value[None], offsets[k + 1 :])) for value in values]
 
@@ -85,8 +85,8 @@ def test_an_offset_is_never_where_a_row_would_tie(case: Case) -> None:
     for k in range(3):
         value, _ = decision.best_step(one, torch.zeros(1, 3, dtype=torch.float64), torch.tensor([[k]]))
         rest = [j for j in range(3) if j != k]
-        rivals = torch.zeros(len(case.scores)) if case.labels else case.scores[:, rest].amax(-1)
-        assert not (case.scores[:, k] + value[0] == rivals).any()
+        others = torch.zeros(len(case.scores)) if case.labels else case.scores[:, rest].amax(-1)
+        assert not (case.scores[:, k] + value[0] == others).any()
 
 
 def test_an_offset_is_in_the_middle_of_its_gap_and_as_near_as_any() -> None:

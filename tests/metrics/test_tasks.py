@@ -66,8 +66,8 @@ def test_numbers_of_classes_are_taken_as_well_as_ones_and_zeros() -> None:
     ],
 )
 def test_a_set_that_is_all_the_same_tells_nothing(task, targets, weights, expected: bool) -> None:
-    told = task.informative(torch.tensor(targets).float(), torch.tensor(weights).float())
-    assert bool(told) is expected
+    informative = task.informative(torch.tensor(targets).float(), torch.tensor(weights).float())
+    assert bool(informative) is expected
 
 
 @pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
@@ -79,7 +79,7 @@ def test_random_sets_of_every_task_are_valid_and_follow_the_seed(task) -> None:
     assert weights.shape == (16, 20)
     assert bool(task.informative(targets, weights).all())
     assert all(torch.equal(one, other) for one, other in zip(drawn, again, strict=True))
-    assert torch.equal(targets[0], targets[1])  # kin are copies with moved scores
+    assert torch.equal(targets[0], targets[1])  # sets of a group are copies with moved scores
     assert not torch.equal(scores[0], scores[1])
 
 

@@ -222,8 +222,8 @@ def test_the_cost_of_the_reduction_is_chosen_on_validation_rows() -> None:
     parts, model = prepared("digits8", 0, standardise=True), build_model("linear", 64, 0)
     least = {}
     for cost in COSTS:
-        guard = Selection(parts.validation, get_metric("f1"), run.how)
-        rounds = list(train(deepcopy(model), CostSensitive(cost), parts.train, run.how, selection=guard, seed=0))
+        selection = Selection(parts.validation, get_metric("f1"), run.how)
+        rounds = list(train(deepcopy(model), CostSensitive(cost), parts.train, run.how, selection=selection, seed=0))
         least[cost] = min(done.validation for done in rounds if done.validation == done.validation)
     assert chosen["validation_loss"] == pytest.approx(min(least.values()))
     assert least[chosen["setting"]] == pytest.approx(min(least.values()))

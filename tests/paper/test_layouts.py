@@ -102,7 +102,7 @@ def test_comparisons_ranks_and_datasets_are_shown(store: Store) -> None:
     text = as_markdown(ranking_table(ranking, "Ranks"))
     assert "**Ranks, over 63 cells**" in text
     assert "- Friedman: " in text
-    assert "- Not told apart at 0.05: SL-S, SL-R." in text
+    assert "- Not significantly different at 0.05: SL-S, SL-R." in text
     assert "| ijcnn1 | IJCNN | 1,000 | 156,681 | 25.00% | 9.54% | whole |" in as_markdown(datasets_table(table1(store)))
 
 

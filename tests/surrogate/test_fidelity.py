@@ -42,16 +42,16 @@ def test_many_probes_find_the_gradient_of_the_smoothed_auc() -> None:
     assert float((found - true).norm()) < 0.15 * float(true.norm())
 
 
-def told(surrogate: Any, metric: Metric = auc) -> Any:
+def loss_like(surrogate: Any, metric: Metric = auc) -> Any:
     return SimpleNamespace(surrogate=lambda scores, targets, weights: surrogate(scores, targets), metric=metric)
 
 
 def test_the_cosine_is_one_for_the_metric_itself_minus_one_against_it_and_nothing_across() -> None:
     scores, y = sets()
     generator = torch.Generator().manual_seed(2)
-    along = gradient_cosine(told(smooth_auc), scores, y, pairs=4_000, generator=generator)
-    against = gradient_cosine(told(lambda s, t: -smooth_auc(s, t)), scores, y, pairs=4_000, generator=generator)
-    across = gradient_cosine(told(lambda s, t: s.mean(-1)), scores, y, pairs=4_000, generator=generator)
+    along = gradient_cosine(loss_like(smooth_auc), scores, y, pairs=4_000, generator=generator)
+    against = gradient_cosine(loss_like(lambda s, t: -smooth_auc(s, t)), scores, y, pairs=4_000, generator=generator)
+    across = gradient_cosine(loss_like(lambda s, t: s.mean(-1)), scores, y, pairs=4_000, generator=generator)
     assert along == pytest.approx(1, abs=0.05)
     assert against == pytest.approx(-1, abs=0.05)
     assert across == pytest.approx(0, abs=0.1)
@@ -60,7 +60,7 @@ def test_the_cosine_is_one_for_the_metric_itself_minus_one_against_it_and_nothin
 def test_few_probes_are_noisy_but_not_biased() -> None:
     scores, y = sets(4, 200)
     generator = torch.Generator().manual_seed(3)
-    half = told(lambda s, t: smooth_auc(s, t) + 0.2 * (s - s.detach().mean(-1, keepdim=True)).sin().mean(-1))
+    half = loss_like(lambda s, t: smooth_auc(s, t) + 0.2 * (s - s.detach().mean(-1, keepdim=True)).sin().mean(-1))
     exact = gradient_cosine(half, scores, y, pairs=4_000, generator=generator)
     few = [gradient_cosine(half, scores, y, generator=generator) for _ in range(20)]
     assert 0.3 < exact < 0.97
@@ -80,5 +80,5 @@ def test_a_bundled_surrogate_points_where_its_metric_does() -> None:
 def test_a_metric_that_points_nowhere_gives_no_cosine() -> None:
     scores, y = sets()
     flat = Metric("flat", lambda s, t, w: s.new_zeros(s.shape[:-1]), "flat")
-    assert math.isnan(gradient_cosine(told(smooth_auc, flat), scores, y))
-    assert math.isnan(gradient_cosine(told(lambda s, t: 0 * s.sum(-1)), scores, y))
+    assert math.isnan(gradient_cosine(loss_like(smooth_auc, flat), scores, y))
+    assert math.isnan(gradient_cosine(loss_like(lambda s, t: 0 * s.sum(-1)), scores, y))

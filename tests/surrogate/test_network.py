@@ -185,7 +185,7 @@ def test_scores_measured_from_the_top_tell_the_first_two_rows_apart_however_clos
     first, second = torch.zeros(101).double(), torch.zeros(101).double()
     first[100], second[99] = 1, 1
     placed = (1.5 * standardised(scores, first, torch.ones(101).double(), "top")).asinh()
-    assert float(placed[100] - placed[99]) > 3 * 0.073  # the distance between two thresholds of the comb
+    assert float(placed[100] - placed[99]) > 3 * 0.073  # the distance between two thresholds of the soft ROC
     shifted = (1.5 * standardised(scores, second, torch.ones(101).double(), "shift")).asinh()
     assert float(shifted[100] - shifted[99]) < 0.073
 

@@ -285,13 +285,13 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_black_box_is_fitted_once_and_then_taken_from_the_cache(cache: Path) -> None:
-    fn, told = Counted(), []
+    fn, reported = Counted(), []
     first = universal_for(
-        black_box(fn, higher_is_better=False), progress=lambda what, done, total: told.append((what, done, total))
+        black_box(fn, higher_is_better=False), progress=lambda what, done, total: reported.append((what, done, total))
     )
     fingerprint = 5 * GROUP_SIZE
     assert fn.calls == fingerprint + TINY.groups * GROUP_SIZE
-    assert told == [("computing losses of random sets", 16, 16), ("fitting the surrogate", 20, 20)]
+    assert reported == [("computing losses of random sets", 16, 16), ("fitting the surrogate", 20, 20)]
     assert len(list(cache.iterdir())) == 1
     again = Counted()
     second = universal_for(black_box(again, higher_is_better=False))
@@ -381,10 +381,10 @@ def test_a_metric_that_cannot_be_learned_leaves_nothing_in_the_cache(metric, mes
 
 
 def test_what_is_fitted_for_the_bundle_is_saved_with_a_record_and_reproducible(tmp_path: Path) -> None:
-    told: list[str] = []
-    done = dict(fit_bundled(["f1", "precision_at(0.02)"], tmp_path, TINY, lambda what, *_: told.append(what)))
+    reported: list[str] = []
+    done = dict(fit_bundled(["f1", "precision_at(0.02)"], tmp_path, TINY, lambda what, *_: reported.append(what)))
     assert list(done) == ["f1", "precision_at(0.02)"]
-    assert set(told) == {"computing losses of random sets", "fitting the surrogate"}
+    assert set(reported) == {"computing losses of random sets", "fitting the surrogate"}
     index = bundled_index(tmp_path)
     assert index == done
     assert index["precision_at(0.02)"]["file"] == "precision_at_0.02.safetensors"

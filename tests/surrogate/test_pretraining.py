@@ -116,15 +116,15 @@ def test_a_black_box_without_weights_is_never_given_any() -> None:
 
 @pytest.mark.parametrize("config", [None, "paper"])
 def test_progress_is_told_until_all_is_done(config: str | None) -> None:
-    told: dict[str, list[tuple[int, int]]] = {}
+    reported: dict[str, list[tuple[int, int]]] = {}
     fit_universal(
         get_metric("auc"),
         config=config,
         fitting=TINY,
-        progress=lambda what, done, total: told.setdefault(what, []).append((done, total)),
+        progress=lambda what, done, total: reported.setdefault(what, []).append((done, total)),
     )
-    assert told.pop("fitting the surrogate") == [(50, 60), (60, 60)]
-    assert told == ({} if config else {"computing losses of random sets": [(16, 20), (20, 20)]})
+    assert reported.pop("fitting the surrogate") == [(50, 60), (60, 60)]
+    assert reported == ({} if config else {"computing losses of random sets": [(16, 20), (20, 20)]})
 
 
 @pytest.mark.parametrize("config", [None, "paper"])
@@ -179,7 +179,7 @@ def test_the_ceiling_is_what_a_surrogate_reaches_that_only_breaks_ties(losses: l
         def forward(self, scores: torch.Tensor, *_: torch.Tensor) -> torch.Tensor:
             return scores[:, 0]
 
-    metric = Metric("told", lambda scores, targets, weights: scores[:, 0].mul(4).floor() / 4, "told")
+    metric = Metric("reported", lambda scores, targets, weights: scores[:, 0].mul(4).floor() / 4, "reported")
     broken = true + torch.arange(len(true)) / 1000
     sets = Sets(
         broken[:, None].expand(-1, 2), torch.tensor([[0.0, 1.0]]).expand(len(true), 2), torch.ones(len(true), 2)

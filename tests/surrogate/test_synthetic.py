@@ -91,11 +91,11 @@ def test_every_second_set_is_a_perturbed_copy_of_the_one_before(broad: Sets) -> 
     assert torch.equal(targets[:, 0], targets[:, 1])
     torch.testing.assert_close(weights[:, 0], weights[:, 1])
     assert not bool((scores[:, 0] == scores[:, 1]).all(-1).all())
-    # The copy is nearer to its original than the next kin, which is drawn anew; ranks, for tails are heavy.
+    # The copy is nearer to its original than the next set of the group, which is independent; by ranks: tails are heavy.
     ranks = broad.scores.argsort(-1).argsort(-1).double().view(-1, 4, SIZE)
     copied = (ranks[:, 0] - ranks[:, 1]).abs().mean(-1)
-    anew = (ranks[:, 0] - ranks[:, 2]).abs().mean(-1)
-    assert float((copied < anew).double().mean()) > 0.95
+    independent = (ranks[:, 0] - ranks[:, 2]).abs().mean(-1)
+    assert float((copied < independent).double().mean()) > 0.95
     moved = of_families((scores[:, 0] - scores[:, 1]).abs().median(-1).values.repeat_interleave(2))
     assert float(moved.quantile(0.9) / moved.quantile(0.1)) > 10
 

@@ -1,4 +1,4 @@
-"""The guard keeps what validation rows say is best, and a learned loss must win by more than their noise."""
+"""Selection keeps what is best on validation rows, and a learned loss must win by more than their noise."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def table(n: int = 300, seed: int = 0) -> Rows:
 
 
 class Fixed(nn.Module):
-    """A model that scores a row by its first feature, and how much it is told to trust it."""
+    """A model that scores a row by its first feature, and how far it is to trust it."""
 
     def __init__(self, good: float) -> None:
         super().__init__()
@@ -45,13 +45,13 @@ class Fixed(nn.Module):
         return x[..., 0] * self.good - x[..., 1] * self.good + x[..., 2] * (1 - self.good)
 
 
-def judged(safe: float, bold: float, margin: float, learned: bool = True, n: int = 300) -> tuple[Verdict, float]:
-    guard, model = Selection(table(n, 1), auc, replace(RECIPE, margin=margin)), Fixed(0.0)
-    guard.check(Fixed(safe), followed=False)
-    guard.check(Fixed(bold), followed=True)
-    guard.restore(model, learned)
-    assert guard.verdict is not None
-    return guard.verdict, model.good.item()
+def judged(control: float, followed: float, margin: float, learned: bool = True, n: int = 300) -> tuple[Verdict, float]:
+    selection, model = Selection(table(n, 1), auc, replace(RECIPE, margin=margin)), Fixed(0.0)
+    selection.check(Fixed(control), followed=False)
+    selection.check(Fixed(followed), followed=True)
+    selection.restore(model, learned)
+    assert selection.verdict is not None
+    return selection.verdict, model.good.item()
 
 
 def test_a_clear_winner_is_kept_and_a_loser_is_not() -> None:
@@ -92,9 +92,11 @@ def test_a_model_that_gains_nothing_is_not_said_to_gain_within_the_noise(gain: f
 
 
 def test_nothing_looked_at_is_nothing_to_restore() -> None:
-    guard, model = Selection(table(), auc, RECIPE), Fixed(0.7)
-    guard.restore(model, learned=True)
-    assert guard.verdict == Verdict(False, pytest.approx(math.nan, nan_ok=True), pytest.approx(math.nan, nan_ok=True))
+    selection, model = Selection(table(), auc, RECIPE), Fixed(0.7)
+    selection.restore(model, learned=True)
+    assert selection.verdict == Verdict(
+        False, pytest.approx(math.nan, nan_ok=True), pytest.approx(math.nan, nan_ok=True)
+    )
     assert model.good.item() == pytest.approx(0.7)
 
 
@@ -132,9 +134,9 @@ def test_offsets_need_not_be_searched_anew_for_the_error() -> None:
     generator, metric = torch.Generator().manual_seed(0), get_metric("macro_f1")
     y = torch.randint(3, (600,), generator=generator)
     one_hot = torch.nn.functional.one_hot(y, 3).float()
-    safe, bold = (sharp * one_hot + torch.randn(600, 3, generator=generator) for sharp in (0.8, 1.2))
-    found = Selection(Rows(torch.zeros(600, 1), one_hot), metric, Recipe())._error(safe, bold)
-    assert found == pytest.approx(standard_error(metric.best, safe, bold, one_hot), rel=0.3)
+    control, followed = (sharp * one_hot + torch.randn(600, 3, generator=generator) for sharp in (0.8, 1.2))
+    found = Selection(Rows(torch.zeros(600, 1), one_hot), metric, Recipe())._error(control, followed)
+    assert found == pytest.approx(standard_error(metric.best, control, followed, one_hot), rel=0.3)
 
 
 @given(st.integers(2, 40), st.integers(0, 1000))
@@ -162,13 +164,13 @@ def test_a_verdict_names_the_proxy_of_the_task(metric: str, proxy: str) -> None:
 def test_offsets_and_weights_have_their_say_in_the_error() -> None:
     generator, metric = torch.Generator().manual_seed(0), get_metric("macro_f1")
     one_hot = torch.nn.functional.one_hot(torch.randint(3, (600,), generator=generator), 3).float()
-    safe, bold = (sharp * one_hot + torch.randn(600, 3, generator=generator) for sharp in (0.8, 1.2))
+    control, followed = (sharp * one_hot + torch.randn(600, 3, generator=generator) for sharp in (0.8, 1.2))
     weights = (torch.arange(600) < 150).float()
     shifted = torch.tensor([4.0, 0.0, -4.0])
 
     def error(w: Tensor | None, rows: slice = slice(None), shift: Tensor | float = 0.0) -> float:
         validation = Rows(torch.zeros(600, 1)[rows], one_hot[rows], None if w is None else w[rows])
-        return Selection(validation, metric, Recipe())._error(safe[rows] + shift, bold[rows] + shift)
+        return Selection(validation, metric, Recipe())._error(control[rows] + shift, followed[rows] + shift)
 
     assert error(None, shift=shifted) == pytest.approx(error(None), rel=0.1)
     # Rows of no weight say nothing: a quarter of the rows, twice the error.
@@ -279,17 +281,17 @@ def test_a_surrogate_that_gains_nothing_ends_exactly_at_cross_entropy() -> None:
     for loss in (CrossEntropy(), SurrogateLoss("auc")):
         network = build_model("mlp", 5)
         torch.manual_seed(0)
-        guard = Selection(table(200, 1), auc, recipe)
-        list(train(network, loss, table(), recipe, selection=guard, seed=2))
+        selection = Selection(table(200, 1), auc, recipe)
+        list(train(network, loss, table(), recipe, selection=selection, seed=2))
         ends.append(network.state_dict())
-    assert guard.verdict is not None
-    assert not guard.verdict.followed
+    assert selection.verdict is not None
+    assert not selection.verdict.followed
     assert all(torch.equal(value, ends[1][name]) for name, value in ends[0].items())
 
 
 def test_a_model_that_loses_as_much_as_the_best_so_far_is_not_the_best() -> None:
-    guard = Selection(table(), auc, RECIPE)
-    assert [guard.check(Fixed(good), followed=False)[1] for good in (0.2, 0.2, 1.0, 1.0, 0.5)] == [
+    selection = Selection(table(), auc, RECIPE)
+    assert [selection.check(Fixed(good), followed=False)[1] for good in (0.2, 0.2, 1.0, 1.0, 0.5)] == [
         True,
         False,
         True,

@@ -391,7 +391,7 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         sample_weight: ArrayLike | None = None,
         columns: Mapping[str, ArrayLike] | None = None,
     ) -> float:
-        """Return the chosen metric as people know it (F1 0.69), or negated if they want it low, as scorers do."""
+        """Return the metric in its usual form (F1 0.69), negated if lower is better, as scorers do."""
         scores = self._decision(X)
         metric = namesake(get_metric(self.metric), self.task_)
         targets = known_labels(y, self.classes_, metric.task, getattr(self, "positive_label_", None))

@@ -237,5 +237,5 @@ def _is_no_number(cell: Any) -> bool:
 
 
 def is_finite(value: Any) -> bool:
-    """Say whether a value is a finite number, and no truth value."""
+    """Return whether a value is a finite number and not a bool."""
     return isinstance(value, Real) and value is not True and value is not False and math.isfinite(value)

@@ -179,7 +179,9 @@ def ranking_table(ranking: Ranking, title: str) -> ResultTable:
         f"cells; Wilcoxon p = {pair.p:.2g}, after Holm {pair.corrected:.2g}."
         for pair in ranking.pairs
     ]
-    alike = [f"Not told apart at {ranking.level:g}: {', '.join(map(method_label, c))}." for c in ranking.cliques]
+    alike = [
+        f"Not significantly different at {ranking.level:g}: {', '.join(map(method_label, c))}." for c in ranking.cliques
+    ]
     frame = result_frame(rows, ["method", "mean rank"])
     return ResultTable(f"{title}, over {ranking.cells} cells", frame, (*friedman, *pairs, *alike))
 

@@ -86,7 +86,7 @@ class SetLoader:
         return self.scored(score, TRUST_SETS, recipe.noise, "trust")
 
     def alike(self, recipe: Recipe) -> bool:
-        """Say whether all such sets are the same: whole data without noise."""
+        """Return whether all such sets are the same: whole data without noise."""
         return self.whole and not recipe.noise
 
     def noisy(self, scores: Tensor, noise: float, stream: str = "refine", weights: Tensor | None = None) -> Tensor:
