@@ -91,7 +91,7 @@ def test_every_second_set_is_a_perturbed_copy_of_the_one_before(broad: Sets) -> 
     assert torch.equal(targets[:, 0], targets[:, 1])
     torch.testing.assert_close(weights[:, 0], weights[:, 1])
     assert not bool((scores[:, 0] == scores[:, 1]).all(-1).all())
-    # The copy is nearer to its original than the next set of the group, an independent one; by ranks, as tails are heavy.
+    # The copy is nearer to its original than the next set of the group, which is independent; ranks: tails are heavy.
     ranks = broad.scores.argsort(-1).argsort(-1).double().view(-1, 4, SIZE)
     copied = (ranks[:, 0] - ranks[:, 1]).abs().mean(-1)
     independent = (ranks[:, 0] - ranks[:, 2]).abs().mean(-1)
