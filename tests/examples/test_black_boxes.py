@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-import black_boxes as boxes
 from metricgrad.surrogate import count_emulator as learned_counts
 from metricgrad.surrogate import pretraining as universal
 from metricgrad.surrogate.pretraining import Fitting
+from studies.black_boxes import run as boxes
 
 ROOT = Path(__file__).parents[2]
 NAMES = sorted(path.stem for path in (ROOT / "examples" / "black_boxes").glob("*.py") if path.stem != "tables")
