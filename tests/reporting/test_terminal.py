@@ -88,7 +88,7 @@ def test_names_labels_and_paths_do_not_steer_the_terminal(here: Path) -> None:
     assert done.exit_code == 0, done.output
     assert f"target left{SHOWN}: 'yes{SHOWN}' is positive" in done.stdout
     assert f"The model is in model{SHOWN}: metricgrad predict" in done.stdout
-    assert "alone tells the target" in done.stderr
+    assert "alone predicts the target" in done.stderr
     card = (here / out / "README.md").read_text("utf-8")
     assert r"A model of lefta\\x1b\]0;owned\\x07" in card
     assert not steering(card)

@@ -397,9 +397,10 @@ def test_reading_and_preparing_a_table_needs_less_than_three_times_the_file(tmp_
     frame.to_csv(tmp_path / "large.csv", index=False)
     frame[:5000].to_csv(tmp_path / "small.csv", index=False)
     script = [sys.executable, "-c", MEMORY, str(tmp_path / "small.csv"), str(tmp_path / "large.csv")]
-    done = subprocess.run(script, check=True, capture_output=True, text=True)
     size = (tmp_path / "large.csv").stat().st_size
-    assert 0.9 * size < int(done.stdout) < 3 * size  # less would mean that nothing was measured
+    # Threads that read ahead on a busy machine add to the peak, so the least of three counts.
+    runs = [subprocess.run(script, check=True, capture_output=True, text=True) for _ in range(3)]
+    assert 0.9 * size < min(int(done.stdout) for done in runs) < 3 * size  # less would mean that nothing was measured
 
 
 def test_a_damaged_zip_whose_reader_repeats_the_file_is_named_in_a_short_message(tmp_path: Path) -> None:
