@@ -9,7 +9,7 @@ FLOOR := .venv-floor
 FLOOR_TESTS := metrics surrogate/test_loss.py training/test_trainer.py estimators/test_classifier.py \
   tabular/test_persistence.py tabular/test_io.py cli/test_app.py evaluation/test_trees.py
 
-.PHONY: help demo test browser docs tour lint format fuzz attack floor bench clean
+.PHONY: help demo test quick browser docs tour lint format fuzz attack floor bench clean
 
 help:  ## show what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1	/' | expand -t 16
@@ -19,6 +19,9 @@ demo: $(VENV)/.core  ## set up and run the main job on an embedded dataset
 
 test: lint browser  ## set up, lint and run every test
 	$(BIN)/python -m pytest
+
+quick: $(VENV)/.dev  ## the fast tests only, with few examples of each property: no browser, no cluster
+	$(BIN)/python -m pytest -q -m "not slow and not browser and not cluster" --hypothesis-profile quick
 
 # The page of results is tested in a real browser: Debian's, where there is none and there is a way to get it.
 browser:

@@ -16,6 +16,7 @@ from playwright.sync_api import Browser, Page
 torch.set_num_threads(1)
 
 settings.register_profile("default", max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", settings.get_profile("default"), max_examples=10)
 settings.load_profile("default")
 
 
@@ -26,6 +27,9 @@ def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str)
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Start with what is slow, lest one worker end alone; spread METRICGRAD_FUZZ examples over all properties."""
+    for item in items:
+        if "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker("browser")
     items.sort(key=lambda item: "slow" not in item.keywords)
     wanted = int(os.environ.get("METRICGRAD_FUZZ", "0"))
     properties = [item for item in items if hasattr(getattr(item, "obj", None), "hypothesis")]

@@ -119,6 +119,7 @@ def check_engine(engine: str, address: str | None) -> None:
     assert {results[0][1] for _, results in found} == {1}
 
 
+@pytest.mark.slow  # starts processes that import torch
 def test_jobs_run_in_processes_of_this_machine_which_can_be_stopped_early() -> None:
     check_engine("local", None)
 
@@ -133,6 +134,7 @@ def test_jobs_run_in_processes_of_this_machine_which_can_be_stopped_early() -> N
     assert time.perf_counter() - begun < DEADLINE
 
 
+@pytest.mark.cluster  # starts a real cluster
 def test_jobs_run_on_ray_with_and_without_an_address() -> None:
     """One after the other: two Ray clusters that start at the same time starve each other."""
     import ray
@@ -151,6 +153,7 @@ def test_jobs_run_on_ray_with_and_without_an_address() -> None:
         cluster.shutdown()
 
 
+@pytest.mark.cluster  # starts a real cluster
 def test_jobs_run_on_dask_with_and_without_an_address() -> None:
     from distributed import LocalCluster
 
@@ -160,6 +163,7 @@ def test_jobs_run_on_dask_with_and_without_an_address() -> None:
         assert len(cluster.scheduler_info["workers"]) == 2
 
 
+@pytest.mark.cluster  # starts a real cluster
 def test_dask_workers_of_several_threads_are_refused_because_they_share_random_numbers() -> None:
     from distributed import LocalCluster
 
@@ -235,6 +239,7 @@ def alive(process: int) -> bool:
         return False
 
 
+@pytest.mark.slow  # starts processes that import torch
 def test_a_killed_driver_goes_on_where_it_was_and_repeats_only_what_was_in_flight(drivers: Drivers) -> None:
     jobs = range(8)
     with drivers.start(0.5, jobs) as driver:
@@ -251,6 +256,7 @@ def test_a_killed_driver_goes_on_where_it_was_and_repeats_only_what_was_in_fligh
     assert not again & set(done)
 
 
+@pytest.mark.slow  # starts processes that import torch
 def test_an_interrupted_driver_keeps_what_is_stored_and_leaves_no_process(drivers: Drivers) -> None:
     with drivers.start(0.5, range(40)) as driver:
         wait_until(lambda: len(drivers.stored()) >= 2)
@@ -262,6 +268,7 @@ def test_an_interrupted_driver_keeps_what_is_stored_and_leaves_no_process(driver
     wait_until(lambda: not any(map(alive, drivers.workers())))
 
 
+@pytest.mark.slow  # starts processes that import torch
 def test_a_worker_leaves_ctrl_c_to_its_driver(drivers: Drivers) -> None:
     with drivers.start(0.5, range(6)) as driver:
         wait_until(lambda: drivers.log.exists() and bool(drivers.workers()))
@@ -272,6 +279,7 @@ def test_a_worker_leaves_ctrl_c_to_its_driver(drivers: Drivers) -> None:
     assert sorted(drivers.stored()) == [str(job) for job in range(6)]
 
 
+@pytest.mark.slow  # starts processes that import torch
 def test_two_drivers_at_once_lose_nothing(drivers: Drivers) -> None:
     with drivers.start(0.01, range(30), n_jobs=1) as one, drivers.start(0.01, range(30, 60), n_jobs=1) as other:
         assert (one.wait(DEADLINE), other.wait(DEADLINE)) == (0, 0)

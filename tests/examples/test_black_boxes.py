@@ -13,6 +13,8 @@ from metricgrad.surrogate import pretraining as universal
 from metricgrad.surrogate.pretraining import Fitting
 from studies.black_boxes import run as boxes
 
+pytestmark = pytest.mark.slow  # trains for twenty metrics
+
 ROOT = Path(__file__).parents[2]
 NAMES = sorted(path.stem for path in (ROOT / "examples" / "black_boxes").glob("*.py") if path.stem != "tables")
 ROWS = {"train": 600, "validation": 400, "test": 600}

@@ -204,7 +204,7 @@ def test_a_run_keeps_the_losses_of_the_model_that_followed_its_loss() -> None:
 
 
 def test_a_run_of_the_papers_recipe_is_trained_on_raw_features() -> None:
-    (outcome,) = outcomes(short("auc", "sl-r", recipe="paper", changes=(("check_every", 1), ("rounds", 2))))
+    (outcome,) = outcomes(short("auc", "sl-s", recipe="paper", changes=(("check_every", 1), ("rounds", 2))))
     assert outcome["history"]["steps"] == [3, 6]
     assert 0 <= outcome["test"]["paper"]["auc"] <= 1
 

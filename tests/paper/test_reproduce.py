@@ -118,6 +118,7 @@ def test_what_is_stored_is_not_run_again(tmp_path: Path) -> None:
     assert all(record["made_by"]["metricgrad"] for record in store)
 
 
+@pytest.mark.slow  # draws a whole report
 def test_the_command_shows_the_table_and_writes_a_page(tmp_path: Path) -> None:
     out = str(tmp_path / "results")
     found = run_cli("table3", *TINY, "--protocol", "both", "--results", out)
@@ -131,6 +132,7 @@ def test_the_command_shows_the_table_and_writes_a_page(tmp_path: Path) -> None:
     assert set(frame["run.content.rounds"]) == {2}
 
 
+@pytest.mark.slow  # starts the command again after every kill
 def test_killed_at_any_point_the_same_command_goes_on_and_loses_only_what_was_in_flight(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "metricgrad", "reproduce", "table2", *TINY, "--seeds", "4", "--metrics", "auc,f1"]
     words += ["--results", str(tmp_path)]

@@ -23,6 +23,8 @@ from studies.when_it_helps import page as when
 from studies.win import gains as win
 from studies.win.run import METRICS
 
+pytestmark = pytest.mark.slow  # draws every page and picture from what is stored
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -27,11 +27,11 @@ from safetensors.torch import load_file
 import metricgrad
 from metricgrad import Recipe, TableClassifier, black_box, get_metric, load, save
 from metricgrad.reporting import plots
+from metricgrad.tabular import persistence
 from metricgrad.tabular.persistence import (
     CARD,
     FILES,
     MAX_CARD_COLUMNS,
-    MAX_SAVED_ROUNDS,
     STATE,
     WEIGHTS,
     check_free,
@@ -155,15 +155,18 @@ def test_numbers_of_numpy_in_a_recipe_are_saved(tmp_path: Path) -> None:
     assert load(save(fitted(recipe=own), tmp_path / "model")).recipe == own
 
 
-def test_of_a_long_history_the_best_the_last_and_some_in_between_are_saved(tmp_path: Path) -> None:
+def test_of_a_long_history_the_best_the_last_and_some_in_between_are_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(persistence, "MAX_SAVED_ROUNDS", 200)
     long = fitted()
     done = long.model_.history_[-1]
-    losses = [0.5] * (2 * MAX_SAVED_ROUNDS)
+    losses = [0.5] * 400
     losses[77] = 0.25
     long.model_.history_ = [replace(done, steps=n, validation=loss) for n, loss in enumerate(losses)]
     kept = load(save(long, tmp_path / "model")).model_.history_
-    assert len(kept) <= MAX_SAVED_ROUNDS
-    assert (kept[0].steps, kept[-1].steps) == (0, 2 * MAX_SAVED_ROUNDS - 1)
+    assert 150 < len(kept) <= 200
+    assert (kept[0].steps, kept[-1].steps) == (0, 399)
     assert min(kept, key=lambda each: each.validation).steps == 77
 
 

@@ -21,6 +21,8 @@ from metricgrad.training.recipe import RECIPES, Recipe
 from metricgrad.training.selection import Selected
 from metricgrad.training.trainer import Run, train_each
 
+pytestmark = pytest.mark.slow  # trains every run twice, once stopped
+
 PAPER = replace(RECIPES["paper"], rounds=30, set_size=40, check_every=5, learning_rate=1e-3, surrogate_rate=1e-3)
 DEFAULT = Recipe(warmup=20, rounds=20, set_size=40, refine_sets=2, trust=-1.0, check_every=5)
 RUNS = {
