@@ -9,6 +9,8 @@ FLOOR := .venv-floor
 FLOOR_TESTS := metrics surrogate/test_loss.py training/test_trainer.py estimators/test_classifier.py \
   tabular/test_persistence.py tabular/test_io.py cli/test_app.py evaluation/test_trees.py
 
+QUICK_TESTS := metrics losses surrogate training estimators evaluation tabular reporting
+
 .PHONY: help demo test quick browser docs tour lint format fuzz attack floor bench clean
 
 help:  ## show what can be made
@@ -21,7 +23,8 @@ test: lint browser  ## set up, lint and run every test
 	$(BIN)/python -m pytest
 
 quick: $(VENV)/.dev  ## the fast tests only, with few examples of each property: no browser, no cluster
-	$(BIN)/python -m pytest -q -m "not slow and not browser and not cluster" --hypothesis-profile quick
+	$(BIN)/python -m pytest -q -m "not slow and not browser and not cluster" --hypothesis-profile quick \
+	  $(QUICK_TESTS:%=tests/%)
 
 # The page of results is tested in a real browser: Debian's, where there is none and there is a way to get it.
 browser:

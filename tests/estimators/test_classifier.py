@@ -51,6 +51,7 @@ def same_weights(a: MetricClassifier, b: MetricClassifier) -> bool:
     return all(torch.equal(x, y) for x, y in zip(weights_of(a), weights_of(b), strict=True))
 
 
+@pytest.mark.slow  # the whole conformance suite of scikit-learn
 @pytest.mark.filterwarnings("ignore:y. one class has a single row")  # as it does in two of the checks
 @parametrize_with_checks(
     [MetricClassifier(recipe=TINY), MetricClassifier(method="cross-entropy", model="linear", recipe=STEEP)]

@@ -98,6 +98,7 @@ def test_offsets_are_tuned_on_the_validation_rows_alone() -> None:
     assert model.validation_loss_ == pytest.approx(1 - tuned)
 
 
+@pytest.mark.slow  # the whole conformance suite of scikit-learn
 @parametrize_with_checks([MetricClassifier("macro_f1", "cross-entropy", "linear", STEEP)])
 def test_scikit_learn_finds_nothing_wrong_with_several_classes(estimator, check) -> None:
     given = dict(estimator.get_params())

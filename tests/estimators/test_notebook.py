@@ -8,6 +8,8 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+pytestmark = pytest.mark.slow  # starts a notebook kernel
+
 CELLS = [
     "import warnings; warnings.simplefilter('error'); warnings.filterwarnings('ignore', '.*is not faithful yet')\n"
     "import numpy as np, torch; torch.set_num_threads(1)\n"

@@ -111,6 +111,7 @@ def test_groups_stay_in_one_part() -> None:
     assert found.features == 7
 
 
+@pytest.mark.slow  # starts worker processes
 def test_processes_agree_with_one_and_take_a_metric_of_ones_own() -> None:
     metric = black_box(lambda y, called: accuracy_score(y, called), higher_is_better=True, labels=True)
     how = {**QUICK, "method": "focal", "baselines": ["cross-entropy"]}

@@ -12,6 +12,8 @@ from metricgrad.evaluation.store import Store
 from metricgrad.paper.report import write_report
 from metricgrad.paper.tables import table2
 
+pytestmark = pytest.mark.slow  # writes a report for every malformed record
+
 
 def test_the_newest_record_of_a_run_counts(tmp_path: Path) -> None:
     store = Store(tmp_path / "runs.jsonl")

@@ -219,6 +219,7 @@ def test_the_best_form_of_a_set_without_positives_tries_nothing_and_everything()
 # ---- workers --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow  # starts worker processes
 @pytest.mark.parametrize("pool", ["thread", "process"])
 def test_workers_give_what_one_would(pool) -> None:
     options = {"higher_is_better": True, "labels": True}

@@ -26,6 +26,8 @@ from metricgrad.surrogate.count_emulator import (
 from metricgrad.surrogate.pretraining import Fitting
 from metricgrad.surrogate.synthetic import GROUP_SIZE, BroadSets
 
+pytestmark = pytest.mark.slow  # fits an emulator of every metric
+
 SETS = BroadSets()(30, GROUP_SIZE, 300, torch.Generator().manual_seed(7))
 COUNTS = st.tuples(*[st.integers(0, 50)] * 4)
 

@@ -542,6 +542,7 @@ def test_half_precision_scores_are_judged_in_full_precision() -> None:
     assert loss.refine(half, targets) == SurrogateLoss("auc").refine(half.float(), targets)
 
 
+@pytest.mark.slow  # compiles
 @pytest.mark.parametrize("config", ["default", "paper"])
 def test_compiled_it_is_the_same_loss_in_one_graph(config: str) -> None:
     loss = SurrogateLoss("auc", new_surrogate(config, 0))

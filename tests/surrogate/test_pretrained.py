@@ -380,6 +380,7 @@ def test_a_metric_that_cannot_be_learned_leaves_nothing_in_the_cache(metric, mes
 # ---- fitting what is bundled -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow  # fits two surrogates
 def test_what_is_fitted_for_the_bundle_is_saved_with_a_record_and_reproducible(tmp_path: Path) -> None:
     reported: list[str] = []
     done = dict(fit_bundled(["f1", "precision_at(0.02)"], tmp_path, TINY, lambda what, *_: reported.append(what)))
@@ -464,6 +465,7 @@ print([path.replace("\\\\", "/").rsplit("/", 1)[-1] for path in opened])
 """
 
 
+@pytest.mark.slow  # starts an interpreter that imports torch
 @pytest.mark.parametrize("metric", ["average_precision", "f1", "precision_at(0.02)"])
 def test_constructing_a_loss_of_a_bundled_metric_reads_one_file_and_imports_few_modules(metric: str) -> None:
     done = subprocess.run(

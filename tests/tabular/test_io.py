@@ -194,6 +194,7 @@ def test_ten_thousand_columns_are_read(tmp_path: Path) -> None:
     assert frame.iloc[1, 9_999] == "9999"
 
 
+@pytest.mark.slow  # writes a table of 100,001 columns
 @pytest.mark.parametrize("kind", ["csv", "parquet", "feather"])
 def test_more_columns_than_can_be_handled_are_refused_at_once_with_their_number(tmp_path: Path, kind: str) -> None:
     path, names = tmp_path / "data", [f"c{i}" for i in range(100_001)]

@@ -88,6 +88,7 @@ def test_a_loaded_model_predicts_and_scores_as_the_saved_one_to_the_bit(how: dic
     assert "<" in after.model_._repr_mimebundle_()["text/html"]
 
 
+@pytest.mark.slow  # starts an interpreter that imports torch
 def test_another_process_loads_it_too(folder: Path, model: TableClassifier) -> None:
     FRAME.to_parquet(folder.parent / "data.parquet")
     code = (

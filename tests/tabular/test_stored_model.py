@@ -180,6 +180,7 @@ def test_deep_and_strange_json_is_refused(folder: Path, text: str) -> None:
     refused(folder, "model.json: ")
 
 
+@pytest.mark.slow  # predicts from many features
 def test_what_a_model_of_many_features_needs_to_predict_is_bounded(tmp_path: Path) -> None:
     """A thousand categories of 45 levels each, in more rows than are encoded at a time."""
     levels = [str(number) for number in range(45)]

@@ -511,6 +511,7 @@ def runs_of(names: list[tuple[str, str]], recipe: Recipe) -> list[tuple[nn.Modul
     return found
 
 
+@pytest.mark.slow  # trains every run twice
 @pytest.mark.filterwarnings("ignore:the surrogate of .* is not faithful yet")  # a short run need not be
 @pytest.mark.parametrize("model", ["linear", "mlp", nn.Sequential(nn.Linear(5, 4), nn.Dropout(0.2), nn.Linear(4, 1))])
 @pytest.mark.parametrize("recipe", [FEW, replace(FEW, set_size=1000), PAPER], ids=["default", "whole", "paper"])

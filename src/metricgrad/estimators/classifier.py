@@ -49,9 +49,9 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         What the model is judged by: `"f1"`, `"average_precision"`, `"partial_auc(0.05)"`, or a rule of your own:
         `black_box(profit, higher_is_better=True)`.
     method : str
-        `"sl-r"` (universal surrogate, refined), `"sl-s"` (from scratch), `"sl-u"` (universal, frozen), or one of
-        `metricgrad.baselines`: `"cross-entropy"`, `"focal"`, `"aucm"` ... (`"cost-sensitive"` trains six models). For
-        several outputs cross-entropy alone, that of the softmax or of each label.
+        `"sl-r"` (universal surrogate, refined), `"sl-s"` (from scratch), `"sl-u"` (universal, frozen), or a name in
+        `metricgrad.losses.binary.BASELINES`: `"cross-entropy"`, `"focal"`, `"aucm"` ... (`"cost-sensitive"` trains six
+        models). For several outputs cross-entropy alone, that of the softmax or of each label.
     model : {"mlp", "small", "linear"}, torch module or factory
         The paper's network, 30 units, a linear model, a module (copied), or a callable `features -> module`.
     recipe : Recipe or {"default", "paper"}
@@ -72,12 +72,12 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         Seed of the split, the weights and the draws; None is 0: the same data gives the same model.
     verbose : bool
         Show a progress bar.
+    callback : callable, optional
+        Called with every `Round` as it is done, of every model that is trained; its `scalars()` are the numbers to
+        log. If it returns True, training is stopped, as Ctrl-C would stop it. It is not kept where the estimator is
+        pickled, because loggers cannot be.
     time_limit : float, optional
         Seconds after which the training of a model is stopped, as Ctrl-C would stop it.
-    callback : callable, optional
-        Called with every `Round` as it is done, of every model that is trained; its `scalars()` are numbers to
-        log of it. If it returns True, training is stopped, as Ctrl-C would stop it. It is not kept where the estimator
-        is pickled, because loggers cannot be.
     positive_label : label, optional
         Which of two classes is the positive one: of F1, precision and the like it makes all the difference. By default
         the last in order, as in scikit-learn: 1 of 0 and 1, "yes" of "no" and "yes".
@@ -358,6 +358,15 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         """Return scores, shifted so that the threshold is zero: `(rows,)`, or `(rows, classes)` of more than two.
 
         Of two classes they are high for the second, as in scikit-learn, whichever is the positive one.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (rows, features)
+            Features.
+
+        Returns
+        -------
+        ndarray of shape (rows,) or (rows, classes)
         """
         decision = self._decision(X)
         two = decision.ndim > 1 and len(self.classes_) == 2 and TASKS[self.task_].classes
@@ -376,7 +385,17 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         return np.asarray(self._raw_scores(X).numpy() - self.threshold_)
 
     def predict(self, X: Any) -> Array:
-        """Return the positive class, or 1 for a label, from the threshold on; the highest of more classes."""
+        """Return the positive class, or 1 for a label, from the threshold on; the highest of more classes.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (rows, features)
+            Features.
+
+        Returns
+        -------
+        ndarray of shape (rows,) or (rows, labels)
+        """
         decision = self.decision_function(X)
         if decision.ndim > 1 and self.task_ == "multiclass":
             return np.asarray(self.classes_[decision.argmax(-1)])
@@ -391,7 +410,23 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         sample_weight: ArrayLike | None = None,
         columns: Mapping[str, ArrayLike] | None = None,
     ) -> float:
-        """Return the metric in its usual form (F1 0.69), negated if lower is better, as scorers do."""
+        """Return the metric in its usual form (F1 0.69), negated if lower is better, as scorers do.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (rows, features)
+            Features.
+        y : array-like of shape (rows,) or (rows, labels)
+            Labels.
+        sample_weight : array-like of shape (rows,), optional
+            How much each row counts.
+        columns : mapping of str to array-like of shape (rows,), optional
+            As for `fit`.
+
+        Returns
+        -------
+        float
+        """
         scores = self._decision(X)
         metric = namesake(get_metric(self.metric), self.task_)
         targets = known_labels(y, self.classes_, metric.task, getattr(self, "positive_label_", None))

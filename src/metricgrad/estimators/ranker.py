@@ -56,8 +56,8 @@ class MetricRanker(MetricEstimator):
         What a ranking is judged by: `"ndcg(10)"`, `"map"`, `"mrr"`, `"err"`; a query without two different grades
         has no influence and is left out everywhere.
     method : str
-        `"sl-r"` (universal surrogate, refined), `"sl-s"` (from scratch), `"sl-u"` (universal, frozen), or one of
-        `metricgrad.query_losses`: `"ranknet"`, `"listnet"`, `"lambdarank"`.
+        `"sl-r"` (universal surrogate, refined), `"sl-s"` (from scratch), `"sl-u"` (universal, frozen), or a name in
+        `metricgrad.losses.ranking.QUERY_LOSSES`: `"ranknet"`, `"listnet"`, `"lambdarank"`.
     model : {"mlp", "small", "linear"}, torch module or factory
         The paper's network, 30 units, a linear model, a module (copied), or a callable `features -> module`.
     recipe : Recipe or {"queries", "default", "paper"}
@@ -205,7 +205,17 @@ class MetricRanker(MetricEstimator):
         return [table.queries[number] for number in training], [table.queries[number] for number in held_out]
 
     def predict(self, X: Any) -> Array:
-        """Return a score for every document, `(rows,)`: within a query, the higher the better."""
+        """Return a score for every document: within a query, the higher the better.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (rows, features)
+            Features.
+
+        Returns
+        -------
+        ndarray of shape (rows,)
+        """
         check_is_fitted(self, "network_")
         return np.asarray(self._raw_scores(X).numpy())
 
@@ -217,7 +227,17 @@ class MetricRanker(MetricEstimator):
         qid: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> float:
-        """Return the mean of the metric over the informative queries, in its usual form (NDCG@10 0.72)."""
+        """Return the mean of the metric over the informative queries, in its usual form (NDCG@10 0.72).
+
+        Parameters
+        ----------
+        X, y, group, qid, sample_weight : array-like
+            As for `fit`.
+
+        Returns
+        -------
+        float
+        """
         metric, scores = _of_ranking(self.metric), torch.as_tensor(self.predict(X))
         grades = column_or_1d(y)
         table = _judged(grades, queries_of(len(grades), group, qid), sample_weight)

@@ -99,15 +99,45 @@ class ComparisonResult:
 
     @staticmethod
     def label(method: str) -> str:
-        """Return the label of a method."""
+        """Return the label of a method, as tables and charts show it.
+
+        Parameters
+        ----------
+        method : str
+            Its name: `"sl-r"`.
+
+        Returns
+        -------
+        str
+        """
         return LABELS.get(method, method)
 
     def of(self, method: str) -> list[Trial]:
-        """Return the trials of a method, split by split."""
+        """Return the trials of a method, split by split.
+
+        Parameters
+        ----------
+        method : str
+            One of `methods`.
+
+        Returns
+        -------
+        list of Trial
+        """
         return [trial for trial in self.trials if trial.method == method]
 
     def values(self, method: str) -> Array:
-        """Return the metric on the test rows of every split, in its usual form (F1 0.69): `(splits,)`."""
+        """Return the metric on the test rows of every split, in its usual form (F1 0.69).
+
+        Parameters
+        ----------
+        method : str
+            One of `methods`.
+
+        Returns
+        -------
+        ndarray of shape (splits,)
+        """
         return np.array([float(self.metric.value(trial.loss)) for trial in self.of(method)])
 
     @cached_property
@@ -125,7 +155,13 @@ class ComparisonResult:
         return sentence(self.metric, self.label(self.methods[0]), named)
 
     def table(self) -> pd.DataFrame:
-        """Return every trial as a row: split, method, metric, threshold, seconds."""
+        """Return every trial as a row.
+
+        Returns
+        -------
+        DataFrame
+            Columns: split, method, the metric by its name, threshold, seconds.
+        """
         rows = [
             {
                 "split": trial.split,
@@ -140,7 +176,14 @@ class ComparisonResult:
         return found
 
     def summary(self) -> pd.DataFrame:
-        """Return every method as a row: mean and standard deviation of the metric, lead of the first, its interval."""
+        """Return every method as a row.
+
+        Returns
+        -------
+        DataFrame
+            Columns: mean and standard deviation of the metric over splits, how far the first method is ahead, from and
+            to of its 95 % interval, mean seconds.
+        """
         rows = {}
         for method in self.methods:
             values, gain = self.values(method), self.intervals.get(method)
@@ -177,27 +220,63 @@ class ComparisonResult:
     # ---- figures ---------------------------------------------------------------------------------------------------
 
     def plot_metric(self) -> Picture:
-        """Draw the metric of every method on every split."""
+        """Draw the metric of every method on every split.
+
+        Returns
+        -------
+        Picture
+        """
         return plots.plot_metric({self.label(m): self.values(m) for m in self.methods}, self.metric)
 
     def plot_roc(self) -> Picture:
-        """Draw the ROC curves of the test rows."""
+        """Draw the ROC curves of the test rows.
+
+        Returns
+        -------
+        Picture
+        """
         return plots.plot_roc(self._diagnoses())
 
     def plot_precision_recall(self) -> Picture:
-        """Draw the precision-recall curves of the test rows."""
+        """Draw the precision-recall curves of the test rows.
+
+        Returns
+        -------
+        Picture
+        """
         return plots.plot_precision_recall(self._diagnoses())
 
     def plot_threshold(self) -> Picture:
-        """Draw the metric at every threshold, and the thresholds chosen."""
+        """Draw the metric at every threshold, and the thresholds chosen.
+
+        Returns
+        -------
+        Picture
+        """
         return plots.plot_threshold(self._diagnoses(), self.metric)
 
     def plot_calibration(self) -> Picture:
-        """Draw scores, taken as log-odds, against observed shares of positives."""
+        """Draw scores, taken as log-odds, against observed shares of positives.
+
+        Returns
+        -------
+        Picture
+        """
         return plots.plot_calibration(self._diagnoses())
 
     def plot_convergence(self, split: int | None = None) -> Picture:
-        """Draw the metric on validation rows while training, on the first or a given split."""
+        """Draw the metric on validation rows while training.
+
+        Parameters
+        ----------
+        split : int, optional
+            The seed of a split; by default the first.
+
+        Returns
+        -------
+        Picture
+            A matplotlib figure that a notebook shows.
+        """
         wanted = self.splits[0] if split is None else split
         histories = {self.label(t.method): t.history for t in self.trials if t.split == wanted and t.history}
         if not histories:

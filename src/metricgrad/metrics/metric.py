@@ -84,7 +84,21 @@ class Metric:
 
     @torch.no_grad()
     def __call__(self, scores: Any, targets: Any, weights: Any = None) -> Tensor:
-        """Return the loss of every set, `(..., n)` -> `(...)`, in the dtype of the scores."""
+        """Return the loss of every set, `(..., n)` -> `(...)`, in the dtype of the scores.
+
+        Parameters
+        ----------
+        scores : array-like of shape (..., n) or (..., n, c)
+            Raw scores, the rows of a set on the last axis.
+        targets : array-like
+            0 and 1 in the shape of the scores, or as the task of the metric has them.
+        weights : array-like of shape (..., n), optional
+            How much each row counts.
+
+        Returns
+        -------
+        Tensor of shape (...)
+        """
         scores, targets, weights = checked_sets(scores, targets, weights, self.task)
         return self.function(scores, targets, weights).to(scores.dtype)
 
@@ -118,6 +132,15 @@ class Metric:
         """Return the form that a surrogate imitates: at the best threshold of each set, or at zero.
 
         Offsets of several outputs are tuned only after training: the search is slow, and each output has a bias.
+
+        Parameters
+        ----------
+        form : {"best", "zero"}
+            Which of the two.
+
+        Returns
+        -------
+        Metric
         """
         return self.best if form == "best" and not self.task.outputs else self
 
@@ -129,12 +152,33 @@ class Metric:
             raise ValueError(f"metric: expected {expected} from {self.name!r}, got {losses[~valid][0].item()}")
 
     def value(self, loss: Any) -> Any:
-        """Turn a loss into the value shown; the only place where the sign flips."""
+        """Turn a loss into the value shown; the only place where the sign flips.
+
+        Parameters
+        ----------
+        loss : float, ndarray or Tensor
+            Losses, as calling the metric returns them.
+
+        Returns
+        -------
+        float, ndarray or Tensor
+            1 - loss for F1, the loss itself for an error rate.
+        """
         at_zero, at_one = self.known_as
         return at_zero + (at_one - at_zero) * loss
 
     def shown(self, loss: Any) -> str:
-        """Write a loss as label and value: `F1 0.6900`."""
+        """Write a loss as label and value: `F1 0.6900`.
+
+        Parameters
+        ----------
+        loss : float or Tensor
+            One loss.
+
+        Returns
+        -------
+        str
+        """
         return f"{self.label} {float(self.value(loss)):.4f}"
 
 

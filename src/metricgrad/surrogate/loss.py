@@ -146,6 +146,20 @@ class SurrogateLoss(nn.Module):
         """Return the surrogate loss, the mean over sets: `(..., n)` -> scalar (Eq. 4).
 
         Sets of one class do not count; where there are no others, the loss is 0 and so is its gradient.
+
+        Parameters
+        ----------
+        scores : Tensor of shape (..., n) or (..., n, c)
+            Raw outputs of the model, the rows of a set on the last axis.
+        targets : Tensor
+            0 and 1 in the shape of the scores, or as the task of the metric has them.
+        weights : Tensor of shape (..., n), optional
+            How much each row counts; 0 leaves it out.
+
+        Returns
+        -------
+        Tensor
+            A scalar with a gradient.
         """
         targets, weights = broadcast_sets(scores, targets, weights, self.metric.task)
         if self.training and torch.is_grad_enabled() and not scores.requires_grad:
@@ -181,6 +195,15 @@ class SurrogateLoss(nn.Module):
         The true losses are those of the scores, or of `judged`, where the two differ on purpose: the authors' program
         takes the true loss in evaluation mode and the surrogate loss in training mode. `gap` then counts every step, as
         it does there.
+
+        Parameters
+        ----------
+        scores, targets, weights : Tensor
+            As for `forward`; no gradient of the scores is used.
+        steps : int
+            Steps of Adam, each on its share of the sets.
+        judged : Tensor, optional
+            Scores that the true losses are taken of, in the shape of `scores`.
 
         Returns
         -------
@@ -274,7 +297,19 @@ class SurrogateLoss(nn.Module):
             self.surrogate.high.copy_(torch.where(high > low, high, low + 1))
 
     def fidelity(self, scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> dict[str, float]:
-        """Return gap and Spearman correlation of surrogate and metric on sets kept out of refining, `(..., n)`."""
+        """Return gap and Spearman correlation of surrogate and metric on sets kept out of refining, `(..., n)`.
+
+        Parameters
+        ----------
+        scores, targets, weights : Tensor
+            As for `forward`.
+
+        Returns
+        -------
+        dict of str to float
+            `gap`, the mean `|true - surrogate|`; `spearman`, NaN if all sets have the same loss; `spread`, the standard
+            deviation of the true losses; `ceiling`, the highest correlation possible where sets have equal losses.
+        """
         from metricgrad.surrogate.fidelity import measure_fidelity  # needs scipy, which training does not
 
         targets, weights = broadcast_sets(scores, targets, weights, self.metric.task)

@@ -83,6 +83,8 @@ def fit_universal(
         How many sets and steps.
     progress : callable, optional
         Called as `progress(what, done, total)`.
+    construction : SurrogateConfig or {"default", "paper"}, optional
+        Deprecated name of `config`.
 
     Returns
     -------

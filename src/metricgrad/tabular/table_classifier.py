@@ -46,12 +46,24 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
     ----------
     metric : str, Metric, torchmetrics object, scorer or function of scikit-learn
         A name (`"f1"`), an expression over `tp fp fn tn`, `"sklearn.metrics.f1_score"`, or as for `MetricClassifier`.
-    method, model, recipe, validation_fraction, time_limit, random_state, verbose
-        As for `MetricClassifier`.
+    method : str
+        `"sl-r"`, `"sl-s"`, `"sl-u"` or a baseline, as for `MetricClassifier`.
+    model : {"mlp", "small", "linear"}, torch module or factory
+        As for `MetricClassifier`; a factory gets the number of encoded features.
+    recipe : Recipe or {"default", "paper"}
+        How to train.
     positive : label, optional
         The positive class; inferred by default. If there are more than two classes, all others are negative.
     ignore : collection of str
         Columns to leave out.
+    validation_fraction : float
+        Share of the rows kept for choosing checkpoint and threshold.
+    time_limit : float, optional
+        Seconds after which training is stopped, as Ctrl-C would stop it.
+    random_state : int, RandomState or None
+        Seed of the split, the weights and the drawn sets; None is 0: the same data gives the same model.
+    verbose : bool
+        Show a progress bar.
 
     Attributes
     ----------
@@ -232,7 +244,17 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
         return model
 
     def decision_function(self, X: Any) -> Array:
-        """Return scores, shifted so that the threshold is zero: `(rows,)`; columns are found by name."""
+        """Return scores, shifted so that the threshold is zero: `(rows,)`; columns are found by name.
+
+        Parameters
+        ----------
+        X : DataFrame
+            The columns that the model was trained on; others are ignored.
+
+        Returns
+        -------
+        ndarray of shape (rows,)
+        """
         check_is_fitted(self, "pipeline_")
         frame = as_frame(X)
         rows = max(1, SCORED_CELLS // self.model_.n_features_in_)
@@ -240,11 +262,35 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
         return np.concatenate([np.asarray(self.pipeline_.decision_function(part)) for part in parts])
 
     def predict(self, X: Any) -> Array:
-        """Return labels: the positive one where the decision function is at least zero."""
+        """Return labels: the positive one where the decision function is at least zero.
+
+        Parameters
+        ----------
+        X : DataFrame
+            As for `decision_function`.
+
+        Returns
+        -------
+        ndarray of shape (rows,)
+        """
         return np.asarray(self.classes_[(self.decision_function(X) >= 0).astype(int)])
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return the metric in its usual form, negated if lower is better; `y` is by default the target column."""
+        """Return the metric in its usual form, negated if lower is better.
+
+        Parameters
+        ----------
+        X : DataFrame
+            As for `decision_function`.
+        y : str or array-like of shape (rows,), optional
+            Labels; by default the target column of `X`. Rows without one are left out.
+        sample_weight : str or array-like, optional
+            Row weights: a column, or numbers.
+
+        Returns
+        -------
+        float
+        """
         check_is_fitted(self, "pipeline_")
         frame = as_frame(X)
         name = self.target_.name if y is None else y

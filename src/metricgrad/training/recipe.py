@@ -54,6 +54,8 @@ class Recipe:
 
     Parameters
     ----------
+    name : str
+        What it is called in results and reports. Runs are identified by the content of their recipe, not by its name.
     rounds : int
         Passes of the outer loop (T).
     model_steps, surrogate_steps : int
