@@ -228,6 +228,7 @@ def test_workers_give_what_one_would(pool) -> None:
     assert torch.equal(parallel.best(SCORES, TARGETS), serial.best(SCORES, TARGETS))
 
 
+@pytest.mark.slow  # starts worker processes
 def test_a_failure_in_another_process_names_the_set() -> None:
     metric = black_box(fails_on_the_fifth, higher_is_better=False, workers=2, pool="process")
     with pytest.raises(ValueError, match=r"failed on set \(2, 0\) .*: ZeroDivisionError: nothing to share"):

@@ -99,6 +99,12 @@ def test_a_callback_sees_every_round_in_order_and_changes_nothing() -> None:
     assert (model.decision_function(X) == fitted(None).decision_function(X)).all()
 
 
+def test_the_control_of_a_round_is_still_found_by_its_old_name() -> None:
+    done = Round("rounds", 1, 2, 3, 0.5, 0.1, 0.9, 0.8, 0.4, True, 0.25, 1.0)
+    with pytest.warns(DeprecationWarning, match="Round.companion is deprecated: use Round.control"):
+        assert done.companion == 0.25
+
+
 def test_scalars_are_the_finite_numbers_of_a_round_whatever_its_fields_are() -> None:
     for done in fitted(None).history_:
         found = done.scalars()

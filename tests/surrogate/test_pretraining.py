@@ -15,6 +15,8 @@ from metricgrad.surrogate.network import CONFIGS, Surrogate, SurrogateConfig, co
 from metricgrad.surrogate.pretraining import Fitting, fit_universal
 from metricgrad.surrogate.synthetic import GROUP_SIZE, BroadSets, PaperSets, Sets
 
+pytestmark = pytest.mark.slow  # fits surrogates
+
 SMALL = Fitting(groups=160, steps=250, batch=16, learning_rate=5e-3, sizes=(100,))
 TINY = Fitting(groups=20, steps=60, sizes=(50, 80))
 

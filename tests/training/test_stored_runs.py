@@ -8,6 +8,7 @@ import pytest
 from stored_runs import FILE, RUNS, outcome
 
 
+@pytest.mark.slow  # trains twelve runs
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_ends_at_its_stored_result(name: str) -> None:
     stored, found = json.loads(FILE.read_text())[name], outcome(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass, fields
 
 
@@ -42,6 +43,12 @@ class Round:
     best: bool
     control: float
     seconds: float
+
+    @property
+    def companion(self) -> float:
+        """The old name of `control`."""
+        warnings.warn("Round.companion is deprecated: use Round.control", DeprecationWarning, stacklevel=2)
+        return self.control
 
     def scalars(self) -> dict[str, float]:
         """Return the finite measurements by name, for a logger; `steps` is the step to log them at.
