@@ -25,7 +25,7 @@ from metricgrad.training.data import Rows
 from metricgrad.training.methods import make_loss
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import get_recipe
-from metricgrad.training.resampling import standard_error
+from metricgrad.training.selection import standard_error
 from metricgrad.training.trainer import train_each
 from studies import common
 from studies.win.gains import CELL, MAX_ROWS, share_saved, signed_rank

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 PAPER_WIDTHS = (100, 30, 10)
-CHUNK = 2_048
+ROWS_IN_CACHE = 2_048
 """Rows scored at a time: as many as stay in the processor's cache."""
 
 
@@ -42,7 +42,7 @@ class Scorer(nn.Module):
         """Score rows as the body does in evaluation mode, with fewer passes over memory: -> `(n, outputs)`."""
         (*hidden, last), slope = folded(self.body)
         parts = []
-        for part in rows.split(CHUNK):
+        for part in rows.split(ROWS_IN_CACHE):
             for dense in hidden:
                 part = F.leaky_relu_(F.linear(part, *dense), slope)
             parts.append(F.linear(part, *last))
