@@ -115,8 +115,8 @@ class MetricEstimator(NestedRecipe):
     ) -> Trained:
         """Train a network by rounds, until the end, the time limit, a callback that returns True, or Ctrl-C."""
         from metricgrad.reporting.progress import shown_rounds  # loading and predicting need no trainer
+        from metricgrad.training.networks import threads_for
         from metricgrad.training.selection import Selection
-        from metricgrad.training.threads import threads_for
         from metricgrad.training.trainer import train
 
         torch.manual_seed(seed)  # dropout must not depend on the loss: every method starts from the same warm-up
