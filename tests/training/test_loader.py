@@ -16,10 +16,11 @@ from metricgrad.metrics.registry import get_metric
 from metricgrad.metrics.tasks import RANKING
 from metricgrad.surrogate.fidelity import spread_of
 from metricgrad.training.data import Rows, members, queries_of
+from metricgrad.training.ensemble import present_scores
 from metricgrad.training.loader import SetLoader, SetSampler
 from metricgrad.training.recipe import Recipe
 from metricgrad.training.selection import Selection
-from metricgrad.training.trainer import present_scores, train
+from metricgrad.training.trainer import train
 
 SIZES = [2, 3, 2, 2, 40]
 

@@ -16,8 +16,8 @@ from metricgrad.paper.datasets import Dataset, dataset_digest, load_dataset
 from metricgrad.paper.printed import LOSSES, MODES, TABLE3_METHODS
 from metricgrad.paper.protocols import PROTOCOLS, get_protocol
 from metricgrad.surrogate.pretrained import bundled_digest
-from metricgrad.training.checkpoint import Checkpoint
 from metricgrad.training.data import Parts
+from metricgrad.training.jobs import Checkpoint
 from metricgrad.training.methods import METHODS
 from metricgrad.training.recipe import Recipe, get_recipe
 from metricgrad.training.splits import split

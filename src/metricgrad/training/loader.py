@@ -81,13 +81,11 @@ class SetLoader:
         (x, y, w), *_ = self.draw(1, sets, stream)
         return self.noisy(score(x), noise, stream, w), y, w
 
-    def fresh(self, score: Callable[[Tensor], Tensor], recipe: Recipe) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return scored sets that nothing learns from, to measure trust on."""
+    def fresh(self, score: Callable[[Tensor], Tensor], recipe: Recipe) -> tuple[Tensor, Tensor, Tensor | None] | None:
+        """Return scored sets that nothing learns from, to measure trust on; None if all would be the same."""
+        if self.whole and not recipe.noise:
+            return None
         return self.scored(score, TRUST_SETS, recipe.noise, "trust")
-
-    def alike(self, recipe: Recipe) -> bool:
-        """Say whether all such sets are the same: whole data without noise."""
-        return self.whole and not recipe.noise
 
     def noisy(self, scores: Tensor, noise: float, stream: str = "refine", weights: Tensor | None = None) -> Tensor:
         """Perturb each set by its own share of the noise, so that the surrogate learns what moving a score does.
