@@ -467,10 +467,10 @@ def test_skops_brings_the_model_back_trusting_our_own_types_only(model: str) -> 
     types = skops.io.get_untrusted_types(data=data)
     assert sorted(types) == [
         "metricgrad.estimators.classifier.MetricClassifier",
+        "metricgrad.training.history.Round",
+        "metricgrad.training.history.Verdict",
         "metricgrad.training.networks.Scorer",
         "metricgrad.training.recipe.Recipe",
-        "metricgrad.training.selection.Verdict",
-        "metricgrad.training.trainer.Round",
     ]
     copy = skops.io.loads(data, trusted=types)
     np.testing.assert_array_equal(copy.decision_function(X), fitted.decision_function(X))

@@ -118,7 +118,7 @@ def test_a_positive_class_that_was_hardly_meant_is_warned_of(
     else:
         message, file = said[0]
         assert f"y: {names[1]!r} is taken as the positive class" in message
-        assert f"but is {why}; say positive_label={names[0]!r} or positive_label={names[1]!r}" in message
+        assert f"but is {why}; set positive_label={names[0]!r} or positive_label={names[1]!r}" in message
         assert file == __file__
 
 
