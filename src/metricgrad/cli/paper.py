@@ -87,8 +87,7 @@ def run_demo(
 
     from metricgrad.metrics.registry import get_metric
     from metricgrad.paper.datasets import load_dataset
-    from metricgrad.paper.figure_plots import plot_figure2
-    from metricgrad.paper.figures import figure2
+    from metricgrad.paper.figures import figure2, plot_figure2
     from metricgrad.paper.report import write_demo_page
     from metricgrad.reporting.plots import plot_convergence
     from metricgrad.surrogate.loss import SurrogateLoss

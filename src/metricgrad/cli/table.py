@@ -182,8 +182,8 @@ def compare(
 ) -> None:
     """Compare training for the metric with cross-entropy and other baselines on a table, over many splits."""
     from metricgrad import compare as compared
+    from metricgrad.files import write_whole
     from metricgrad.metrics.registry import get_metric
-    from metricgrad.reporting.atomic import write_whole
     from metricgrad.reporting.terminal import Screen
     from metricgrad.tabular.io import read_table
 

@@ -15,7 +15,7 @@ from scipy.stats import spearmanr
 from metricgrad._version import __version__
 from metricgrad.evaluation import plots
 from metricgrad.evaluation.statistics import signed
-from metricgrad.reporting.atomic import write_whole
+from metricgrad.files import write_whole
 from metricgrad.reporting.html import render_page
 from metricgrad.reporting.plots import PANELS, history_frame, inline_svg, plot_training
 from metricgrad.reporting.tables import ResultTable, Shown, as_html, number, result_frame

@@ -14,9 +14,8 @@ from typing import IO, Any
 import pandas as pd
 
 from metricgrad.evaluation.packed import read_packed, write_packed
-from metricgrad.locking import exclusive
+from metricgrad.files import exclusive, replacing
 from metricgrad.provenance import provenance
-from metricgrad.reporting.atomic import replacing
 from metricgrad.training.recipe import with_new_names
 
 RUNNING, PACKED = ".jsonl", ".parquet"

@@ -12,11 +12,10 @@ from pathlib import Path
 
 import pooch
 
-from metricgrad.locking import exclusive
+from metricgrad.files import exclusive, write_whole
 from metricgrad.paper.download import Progress, fetch
 from metricgrad.paper.formats import outline_parquet, read_blocks, write_parquet
 from metricgrad.paper.sources import File, Source
-from metricgrad.reporting.atomic import write_whole
 
 LOG = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from metricgrad.evaluation.grid import run_grid
 from metricgrad.evaluation.store import Store
-from metricgrad.paper import figure_plots, figures
+from metricgrad.paper import figures
 from metricgrad.paper.datasets import names as known_datasets
 from metricgrad.paper.datasets import table1
 from metricgrad.paper.experiments import BUDGETS, TABLES, Run, execute, jobs_of, table_runs
@@ -158,7 +158,7 @@ def draw(
     settings = (dataset, metric, recipe) if target == "figure3" else ()
     arrays = getattr(figures, target)(*settings, seed=seed)
     out.mkdir(parents=True, exist_ok=True)
-    figure = getattr(figure_plots, f"plot_{target}")(arrays)
+    figure = getattr(figures, f"plot_{target}")(arrays)
     files = [out / f"{target}.{kind}" for kind in ("png", "svg", "npz")]
     for file in files[:2]:
         figure.savefig(file, dpi=150)

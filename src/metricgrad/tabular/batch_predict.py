@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from metricgrad.reporting.atomic import replacing, write_whole
+from metricgrad.files import replacing, write_whole
 from metricgrad.reporting.terminal import visible
 from metricgrad.tabular.cells import TableError, listed, numbers
 from metricgrad.tabular.io import read_chunks

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from metricgrad.files import is_being_replaced, recover, replacing_folder, staged
 from metricgrad.metrics.registry import Metric, get_metric
 from metricgrad.provenance import provenance
-from metricgrad.reporting.atomic import is_being_replaced, recover, replacing_folder, staged
 from metricgrad.reporting.terminal import visible
 from metricgrad.tabular.manifest import MAX_TEXT, read_json, table_state
 from metricgrad.tabular.schema import DROPPED, USED
