@@ -14,11 +14,11 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from metricgrad.estimators.decisions import LabelEstimator
 from metricgrad.estimators.held_out import cross_validated, is_table, joined_for, validation_split
 from metricgrad.estimators.labels import checked_columns, learn_labels, positive_targets
 from metricgrad.estimators.metric_estimator import (
     Array,
+    LabelEstimator,
     Trained,
     check_fit,
     is_finite,
