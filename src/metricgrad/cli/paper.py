@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -306,34 +306,3 @@ def report(
 ) -> None:
     """Write one page about a results folder: sortable tables, ranks, training, figures; it works offline."""
     _write_report(results, out or (results if results.is_dir() else results.parent) / "index.html")
-
-
-# ---- results as Parquet --------------------------------------------------------------------------------------------
-
-results = typer.Typer(no_args_is_help=True, help="Pack results as Parquet, and unpack them to JSON lines.")
-Paths = Annotated[list[Path], typer.Argument(help="Files of records, or folders with such files.", show_default=False)]
-
-
-@results.command("pack")
-def pack(paths: Paths) -> None:
-    """Move records from JSON lines into a Parquet file beside them; one that is there already is added to."""
-    _move(paths, ".jsonl", lambda store: (store.pack(), store.packed))
-
-
-@results.command("unpack")
-def unpack(paths: Paths) -> None:
-    """Move records from Parquet files back into JSON lines."""
-    _move(paths, ".parquet", lambda store: (store.unpack(), store.path))
-
-
-def _move(paths: list[Path], suffix: str, move: Callable[[Any], tuple[int, Path]]) -> None:
-    """Pack or unpack every file, and print where its records are now."""
-    from metricgrad.evaluation.store import Store
-
-    for path in paths:
-        files = sorted(path.rglob(f"*{suffix}")) if path.is_dir() else [path]
-        if not files:
-            raise ValueError(f"{path}: expected a folder with {suffix} files, got none")
-        for file in files:
-            count, where = move(Store(file))
-            echo(f"{where}: {count:,} records, {where.stat().st_size / 1024:,.0f} KB")

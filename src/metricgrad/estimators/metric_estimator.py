@@ -1,4 +1,4 @@
-"""What estimators trained for a metric share: checks, scaling, following a loss by rounds, a card, and labels from scores."""
+"""What estimators trained for a metric share: checks, scaling, following a loss, a card, and labels from scores."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from metricgrad.paper.tables import PaperTable
 from metricgrad.reporting.tables import ResultTable, Shown, number, result_frame
 
 MARKS = {"better": "↓", "within noise": "≈", "worse": "↑", "": ""}
-FOOTNOTES = {note.name: note for note in paper.FOOTNOTES}
+FOOTNOTES_BY_NAME = {note.name: note for note in paper.FOOTNOTES}
 
 
 def dataset_label(dataset: str) -> str:
@@ -97,7 +97,7 @@ def _share(part: int, whole: int) -> Shown:
 
 def _note_numbers(table: PaperTable, dataset: str = "", loss: str = "") -> str:
     """Return the numbers of the known problems that are of one dataset, or of one loss in all datasets."""
-    notes = [(str(i), FOOTNOTES[note.name]) for i, note in enumerate(table.notes, 1)]
+    notes = [(str(i), FOOTNOTES_BY_NAME[note.name]) for i, note in enumerate(table.notes, 1)]
     if dataset:
         return ",".join(i for i, note in notes if dataset in note.datasets)
     return ",".join(i for i, note in notes if loss in note.losses and not note.datasets)
