@@ -24,7 +24,7 @@ from metricgrad.training.methods import make_loss
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import RECIPES, Recipe
 from metricgrad.training.selection import Selected, Selection
-from metricgrad.training.trainer import Run, train
+from metricgrad.training.trainer import TrainingRun, train
 
 PAPER = replace(RECIPES["paper"], rounds=30, set_size=40, check_every=5, learning_rate=1e-3, surrogate_rate=1e-3)
 DEFAULT = Recipe(warmup=20, rounds=20, set_size=40, refine_sets=2, trust=-1.0, check_every=5)
@@ -71,15 +71,15 @@ class Stopped(Exception):
 
 def stop_at(monkeypatch: pytest.MonkeyPatch, check: int) -> None:
     """Stop the rounds of the last run at a check."""
-    usual, seen = Run._checked, []
+    usual, seen = TrainingRun._checked, []
 
-    def check_or_stop(self: Run, result: Round, *rest: object) -> Round:
+    def check_or_stop(self: TrainingRun, result: Round, *rest: object) -> Round:
         seen.append(result.phase)
         if seen.count("rounds") == check:
             raise Stopped
         return usual(self, result, *rest)
 
-    monkeypatch.setattr(Run, "_checked", check_or_stop)
+    monkeypatch.setattr(TrainingRun, "_checked", check_or_stop)
 
 
 @pytest.mark.filterwarnings("ignore:.*is not faithful yet")

@@ -169,7 +169,7 @@ def universal_fit(
     with work_bar() as report:
         for done, (name, entry) in enumerate(fit_bundled(chosen, out, fitting, report), 1):
             report("surrogates", done, len(chosen))
-            gap, spearman, ceiling = _fidelity(entry)
+            gap, spearman, ceiling = _fidelity_cells(entry)
             # Not typer's echo, which would write over the progress bars.
             line = f"{name}: gap {gap}, Spearman {spearman} (at most {ceiling}), {out / entry['file']}"
             print(visible(line), flush=True)
@@ -194,14 +194,14 @@ def universal_list() -> None:
         unfaithful = not found >= MIN_FAITHFULNESS
         low = low or unfaithful
         shown = Text(f"low {found:.4f}", "bold red") if unfaithful else f"{found:.4f}"
-        table.add_row(name, *_fidelity(entry), shown)
+        table.add_row(name, *_fidelity_cells(entry), shown)
     Screen().print(table)
     echo("Fidelity is the Spearman correlation divided by its maximum: sets of equal loss have no order.")
     if low:
         echo(f"low: a fidelity below {MIN_FAITHFULNESS:g}; do not rely on such a surrogate without refining it.")
 
 
-def _fidelity(entry: dict[str, Any]) -> tuple[str, str, str]:
+def _fidelity_cells(entry: dict[str, Any]) -> tuple[str, str, str]:
     """Format the gap, the Spearman correlation of a bundled surrogate, and its maximum."""
     held_out = entry["held_out_sets_of_400"]
     numbers = (held_out.get(key) for key in ("gap", "spearman", "ceiling"))

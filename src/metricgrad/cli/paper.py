@@ -153,7 +153,7 @@ def data(
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("state")
     for row in rows:
-        table.add_row(row.name, *_counts(row), _state(row))
+        table.add_row(row.name, *_counts(row), _dataset_state(row))
     Screen().print(table)
     for row in rows:
         for note in _notes(row):
@@ -170,7 +170,7 @@ def _counts(row: TableRow) -> tuple[str, str, str]:
     )
 
 
-def _state(row: TableRow) -> str:
+def _dataset_state(row: TableRow) -> str:
     """Return whether a dataset is complete, a subset, missing or unreadable, and whether its hash is unknown."""
     word = row.status.partition(":")[0]
     return word if row.verified or row.ours is None else f"{word}, unverified"

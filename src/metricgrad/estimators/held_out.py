@@ -52,10 +52,10 @@ def joined(
     [1, 2]
     """
     other_X, other_y = held_out[:2]
-    rows, more = _rows(X), _rows(other_X)
+    rows, more = _row_count(X), _row_count(other_X)
     for name, given, count in (("y", y, rows), ("validation", other_y, more)):
-        if _rows(given) != count:
-            raise ValueError(f"{name}: expected a target for each of {count} rows, got {_rows(given)}")
+        if _row_count(given) != count:
+            raise ValueError(f"{name}: expected a target for each of {count} rows, got {_row_count(given)}")
     labels, others = np.asarray(y), np.asarray(other_y)
     if labels.shape[1:] != others.shape[1:] or (labels.dtype.kind in "OUS") != (others.dtype.kind in "OUS"):
         raise ValueError(
@@ -65,7 +65,7 @@ def joined(
     both = None
     if weights is not None or held_out_weights is not None:
         parts = ((weights, rows, "sample_weight"), (held_out_weights, more, "validation"))
-        both = np.concatenate([_weights(given, count, name) for given, count, name in parts])
+        both = np.concatenate([_checked_weights(given, count, name) for given, count, name in parts])
     return Joined(
         _stacked(X, other_X), np.concatenate((labels, others)), both, np.arange(rows, rows + more, dtype=np.int64)
     )
@@ -103,11 +103,11 @@ def validation_split(
     return parts
 
 
-def _rows(values: Any) -> int:
+def _row_count(values: Any) -> int:
     return int(values.shape[0]) if hasattr(values, "shape") else len(values)
 
 
-def _weights(given: Any, count: int, name: str) -> Array:
+def _checked_weights(given: Any, count: int, name: str) -> Array:
     found = np.ones(count) if given is None else np.asarray(given, np.float64)
     if found.shape != (count,):
         raise ValueError(f"{name}: expected a weight for each of {count} rows, got shape {found.shape}")

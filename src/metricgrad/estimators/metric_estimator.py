@@ -29,7 +29,7 @@ from metricgrad.training.recipe import RECIPES, Recipe, get_recipe
 
 RECIPE = "recipe__"
 """What the names of parameters begin with that are fields of the recipe."""
-DTYPES = (np.float64, np.float32)
+FLOAT_DTYPES = (np.float64, np.float32)
 Array = NDArray[Any]
 
 
@@ -100,7 +100,7 @@ class MetricEstimator(NestedRecipe):
     def _checked(self, X: Any, *y: Any, **how: Any) -> Any:
         """Have scikit-learn check features, and targets if given; name the estimator that takes text."""
         try:
-            return validate_data(self, X, *y, accept_sparse="csr", dtype=DTYPES, **how)
+            return validate_data(self, X, *y, accept_sparse="csr", dtype=FLOAT_DTYPES, **how)
         except (TypeError, ValueError) as error:
             got = _not_numbers(X)
             if not got:

@@ -21,7 +21,7 @@ from metricgrad.reporting.plots import Picture, plot_convergence
 from metricgrad.training.history import Round
 
 Array = NDArray[Any]
-LABELS = {"sl-r": "metricgrad", "balanced": "class weights", "focal": "focal loss", TREES: "LightGBM"}
+METHOD_LABELS = {"sl-r": "metricgrad", "balanced": "class weights", "focal": "focal loss", TREES: "LightGBM"}
 """Labels of methods; other methods have their name."""
 
 
@@ -100,7 +100,7 @@ class ComparisonResult:
     @staticmethod
     def label(method: str) -> str:
         """Return the label of a method."""
-        return LABELS.get(method, method)
+        return METHOD_LABELS.get(method, method)
 
     def of(self, method: str) -> list[Trial]:
         """Return the trials of a method, split by split."""

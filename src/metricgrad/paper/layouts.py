@@ -37,7 +37,7 @@ def result_table(table: PaperTable, *, page: bool = False) -> ResultTable:
     for dataset in (*table.datasets, ""):
         for mode in modes:
             name = _row_name(table, dataset, page, first=mode == modes[0])
-            cells = [_shown(table, dataset, metric, method or mode) for metric, method in columns]
+            cells = [_shown_cell(table, dataset, metric, method or mode) for metric, method in columns]
             names = [name, Shown(method_label(mode))] if by_mode else [name]
             rows.append([*names, *cells, _share(*table.preferred(None, mode or "sl-r", dataset or None))])
             own = {"data-dataset": dataset, "data-method": mode}
@@ -69,7 +69,7 @@ def _row_name(table: PaperTable, dataset: str, page: bool, first: bool) -> Shown
     return Shown(dataset + ("*" if dataset in table.subsets else "") if first else "")
 
 
-def _shown(table: PaperTable, dataset: str, metric: str, method: str) -> Shown:
+def _shown_cell(table: PaperTable, dataset: str, metric: str, method: str) -> Shown:
     if not dataset:
         found = (table.ranks if table.number == 2 else table.wins).get(metric)
         if found is None:

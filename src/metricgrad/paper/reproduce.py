@@ -72,7 +72,7 @@ def make_plan(
     recipe = recipe or ("paper" if budget == "paper" else "default")
     protocols = tuple(PROTOCOLS) if protocol == "both" else (protocol,)
     chosen, absent = _datasets(datasets)
-    changes = _changes(recipe, budget, rounds, steps)
+    changes = _budget_changes(recipe, budget, rounds, steps)
     tables = [name for name in TABLES if target in (name, "all")]
     runs = table_runs(
         tables,
@@ -99,7 +99,7 @@ def _datasets(asked: Sequence[str] | None) -> tuple[list[str], list[str]]:
     return list(dict.fromkeys(asked)), []
 
 
-def _changes(recipe: str, budget: str, rounds: int | None, steps: int | None) -> tuple[tuple[str, Any], ...]:
+def _budget_changes(recipe: str, budget: str, rounds: int | None, steps: int | None) -> tuple[tuple[str, Any], ...]:
     """Return the fields of a recipe that a budget, or a number of rounds or steps, changes."""
     plain = get_recipe(recipe)
     changes: dict[str, Any] = dict(BUDGETS[budget][recipe])

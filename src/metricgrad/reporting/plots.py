@@ -206,7 +206,7 @@ def plot_training(
     panels[-1].set_xlabel("model steps", loc="right", fontsize=9, color=SOFT)
     longest = max((mean["steps"].to_numpy() for mean in means.values()), key=len, default=np.array([]))
     if len(longest):
-        lines = {name: _read(mean, longest, titles) for name, mean in means.items()}
+        lines = {name: _values_near(mean, longest, titles) for name, mean in means.items()}
         add_tips(figure, panels, "step", longest, lines, tips)
     return figure
 
@@ -242,7 +242,7 @@ def _leave_room(axes: Any) -> None:
     )
 
 
-def _read(mean: pd.DataFrame, steps: Array, titles: Mapping[str, str]) -> list[str]:
+def _values_near(mean: pd.DataFrame, steps: Array, titles: Mapping[str, str]) -> list[str]:
     """Return the values of a mean at the steps nearest to some, as text."""
     own = mean["steps"].to_numpy(dtype=float)
     nearest = np.abs(own[:, None] - steps).argmin(0)

@@ -19,7 +19,7 @@ from metricgrad.training.data import Rows
 from metricgrad.training.loader import random_state, set_random_state
 from metricgrad.training.recipe import Recipe
 from metricgrad.training.selection import Selected, Selection
-from metricgrad.training.trainer import NotFinite, Run, loader_for, train
+from metricgrad.training.trainer import NotFinite, TrainingRun, loader_for, train
 
 
 class Checkpoint:
@@ -88,7 +88,7 @@ class Start(NamedTuple):
     random: list[Tensor]
     seconds: float
 
-    def hand_over(self, run: Run) -> None:
+    def hand_over(self, run: TrainingRun) -> None:
         """Put a run there, by copies."""
         run.model.load_state_dict(self.model)
         set_random_state(run.loader, self.random)
@@ -101,7 +101,7 @@ class Start(NamedTuple):
 def warm_up(model: nn.Module, rows: Rows, recipe: Recipe, *, selections: Sequence[Selection], seed: int = 0) -> Start:
     """Train a copy of a model along cross-entropy, for runs that start from it with some of these selections."""
     model = deepcopy(model)
-    run = Run(model, loader_for(model, selections, rows, recipe, seed), recipe, selections)
+    run = TrainingRun(model, loader_for(model, selections, rows, recipe, seed), recipe, selections)
     for _ in run.warm_up():
         pass
     by_metric = {selection.decided: selection for selection in selections}

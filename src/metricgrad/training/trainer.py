@@ -71,7 +71,7 @@ def train(
         Where the state of the rounds is written at checks, and read from if a run was stopped.
     """
     selections = [selection] if isinstance(selection, Selection) else list(selection)
-    run, learned = Run(model, loader_for(loss, selections, rows, recipe, seed), recipe, selections), False
+    run, learned = TrainingRun(model, loader_for(loss, selections, rows, recipe, seed), recipe, selections), False
     try:
         if start:
             start.hand_over(run)
@@ -92,7 +92,7 @@ def train(
         _warn_unfaithful(loss, f"{why}, below {MIN_COSINE}")
 
 
-class Run:
+class TrainingRun:
     """A model on its way through both phases: where its sets come from, and what chooses its checkpoints."""
 
     def __init__(self, model: nn.Module, loader: SetLoader, recipe: Recipe, selections: Sequence[Selection]) -> None:
