@@ -104,7 +104,7 @@ def read_packed(path: Path) -> list[dict[str, Any]]:
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             table = file.read()
-        return _unpacked(table, json.loads(table.schema.metadata[METADATA_KEY]))
+        return _records_in(table, json.loads(table.schema.metadata[METADATA_KEY]))
     except FileNotFoundError:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException) as error:
@@ -112,7 +112,7 @@ def read_packed(path: Path) -> list[dict[str, Any]]:
         raise ValueError(f"{path}: expected a Parquet file of records, got one that cannot be read ({why})") from error
 
 
-def _unpacked(table: pa.Table, about: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _records_in(table: pa.Table, about: Mapping[str, Any]) -> list[dict[str, Any]]:
     size, texts = table.num_rows, set(about["json"])
     columns: dict[Place, list[Any]] = {}
     nulls = _nulls(table[NULLS].to_pylist())

@@ -31,9 +31,9 @@ from metricgrad.metrics.binary import precision as precision
 from metricgrad.metrics.binary import precision_at as precision_at
 from metricgrad.metrics.binary import recall as recall
 from metricgrad.metrics.binary import recall_at_precision as recall_at_precision
-from metricgrad.metrics.callable import name_of
 from metricgrad.metrics.metric import Metric as Metric
 from metricgrad.metrics.metric import checked_sets as checked_sets
+from metricgrad.metrics.metric import name_of
 from metricgrad.metrics.multiclass import CLASS_ALIASES, CLASS_METRICS, CLASS_PARAMETRIC
 from metricgrad.metrics.multilabel import LABEL_ALIASES, LABEL_METRICS
 from metricgrad.metrics.parse import (

@@ -32,12 +32,8 @@ PALETTE = ("#0e7fa3", "#b3289f", "#c26a04", "#475569", "#2f7d32", "#7c3aed", "#b
 DASHES: tuple[Any, ...] = ("-", (0, (4.5, 1.8)), (0, (1.2, 1.6)), (0, (6, 1.6, 1.2, 1.6)))
 INK, SOFT, LINE, EVEN = "#1d2733", "#5c6673", "#e3e0d8", "#8a93a0"
 """Colours of headings, labels, grid lines and axes."""
-CSS_COLOURS = {colour: f"var(--c{i})" for i, colour in enumerate(PALETTE)} | {
-    INK: "var(--ink)",
-    SOFT: "var(--soft)",
-    LINE: "var(--line)",
-    EVEN: "var(--even)",
-}
+CSS_COLOURS = {colour: f"var(--c{i})" for i, colour in enumerate(PALETTE)}
+CSS_COLOURS |= {INK: "var(--ink)", SOFT: "var(--soft)", LINE: "var(--line)", EVEN: "var(--even)"}
 MAX_TICKS = 6
 MAX_TIPS = 30
 """How many places along the x axis of a chart show their values on a page."""
@@ -281,12 +277,7 @@ def inline_svg(figure: Picture, name: str, label: str, *, legend: bool = False) 
         for child in list(parent):
             if child.tag in ("metadata", "style") or (child.tag in ("defs", "g") and not len(child)):
                 parent.remove(child)
-    kept = {
-        "viewBox": root.get("viewBox", ""),
-        "role": "img",
-        "aria-label": NOT_XML.sub("\ufffd", label),
-        "tabindex": "0",
-    }
+    kept = {"viewBox": root.get("viewBox", ""), "role": "img", "aria-label": _xml(label), "tabindex": "0"}
     root.attrib.clear()
     root.attrib.update(kept)
     return Markup(ET.tostring(root, encoding="unicode"))
@@ -312,9 +303,7 @@ def _clean(element: ET.Element, marks: Mapping[str, dict[str, str]]) -> None:
             title = ET.Element("title")
             title.text = _xml(mark["title"])
             element.insert(0, title)
-    for key in ("d", "x", "y"):
-        if key in attributes:
-            attributes[key] = _short_numbers(attributes[key])
+    attributes |= {key: _short_numbers(attributes[key]) for key in ("d", "x", "y") if key in attributes}
     if "style" in attributes:
         attributes["style"] = re.sub(r"#[0-9a-f]{6}", lambda m: CSS_COLOURS.get(m[0], m[0]), attributes["style"])
     element.attrib.clear()

@@ -280,8 +280,8 @@ def model_card(model: TableClassifier, metric: Metric, made_by: Mapping[str, str
         f"- **{_in_markdown(metric.shown(inner.validation_loss_))}** on the validation rows. They also chose the "
         f"checkpoint and the threshold, so expect slightly less on new rows.{stopped}",
         *([f"- It {_in_markdown(inner.verdict_)}."] if inner.verdict_ is not None else []),
-        f"- Positive is {_in_markdown(target.positive)}, negative {_in_markdown(target.negative)}; a row with a score of at "
-        "least 0 is predicted positive.",
+        f"- Positive is {_in_markdown(target.positive)}, negative {_in_markdown(target.negative)}; a row with a score "
+        "of at least 0 is predicted positive.",
         f"- Threshold on the network's raw scores: {inner.threshold_:.6g}, already subtracted. Scores rank rows; they "
         "are not probabilities.",
         f"- Trained on {rows:,} rows, {positives:,} of them positive, {model.pipeline_[1].n_features_in_:,} features.",
