@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from metricgrad import provenance as made
-from metricgrad.evaluation import store as stores
 from metricgrad.evaluation.store import Store
 from metricgrad.provenance import provenance
 
@@ -249,12 +248,11 @@ def test_a_writer_loses_nothing_while_another_process_packs(tmp_path: Path) -> N
     assert sorted(seeds(Store(path))) == [*range(50), 100]
 
 
-def test_fields_of_recipes_are_read_by_their_names_of_today(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fields_of_recipes_are_read_by_their_names_of_today(tmp_path: Path) -> None:
     store = Store(tmp_path / "runs.jsonl")
     run = {"content": {"companion": True, "rounds": 3}, "changes": {"companion": False}}
     store.add(run, {})
     store.pack()
-    monkeypatch.setattr(stores, "RENAMED", {"companion": "control"})
     today = {"content": {"control": True, "rounds": 3}, "changes": {"control": False}}
     assert [record["run"] for record in store] == [today]
     assert store.find(today) is not None
