@@ -1,6 +1,6 @@
 """Whether a second thread is worth having, by width of the network: python -m benchmarks.speed.threads
 
-`fit` gives torch one thread where a step is small (`metricgrad.training.threads`). Here the same training is
+`fit` gives torch one thread where a step is small (`metricgrad.training.networks`). Here the same training is
 timed with one thread and with all cores, by wall time and by the processor time of all threads. On a machine with other
 load, wall time says less.
 """
@@ -17,9 +17,8 @@ from benchmarks.speed.measuring import in_turns, made_up_table, middle, parser_o
 from benchmarks.speed.overhead import wide
 from metricgrad.losses.binary import CrossEntropy
 from metricgrad.training.data import Rows
-from metricgrad.training.networks import PAPER_WIDTHS, build_model
+from metricgrad.training.networks import MIN_WORK_FOR_THREADS, PAPER_WIDTHS, build_model, work_of
 from metricgrad.training.recipe import Recipe
-from metricgrad.training.threads import MIN_WORK_FOR_THREADS, work_of
 from metricgrad.training.trainer import train
 
 FEATURES = 100

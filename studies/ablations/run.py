@@ -22,11 +22,11 @@ from metricgrad.metrics.registry import get_metric
 from metricgrad.metrics.thresholds import best_threshold
 from metricgrad.paper.experiments import prepared
 from metricgrad.training.data import Rows
+from metricgrad.training.jobs import train_each
 from metricgrad.training.methods import make_loss
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import get_recipe
-from metricgrad.training.resampling import standard_error
-from metricgrad.training.trainer import train_each
+from metricgrad.training.selection import standard_error
 from studies import common
 from studies.win.gains import CELL, MAX_ROWS, share_saved, signed_rank
 from studies.win.run import RATES

@@ -22,8 +22,7 @@ from metricgrad.training.data import Rows
 from metricgrad.training.methods import make_loss
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import Recipe
-from metricgrad.training.resampling import standard_error
-from metricgrad.training.selection import Selection, scores_of
+from metricgrad.training.selection import Selection, scores_of, standard_error
 from metricgrad.training.trainer import train
 from studies import common
 

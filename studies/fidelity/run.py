@@ -18,9 +18,9 @@ from metricgrad.metrics.registry import PAPER
 from metricgrad.paper import datasets
 from metricgrad.provenance import provenance
 from metricgrad.training.data import Rows
+from metricgrad.training.loader import SetSampler
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import Recipe
-from metricgrad.training.samplers import SetSampler
 from metricgrad.training.splits import split
 from metricgrad.training.trainer import train
 from studies.common import command

@@ -43,7 +43,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "training.splits": ("training/test_splits.py",),
     "surrogate.loss": ("surrogate/test_loss.py", "surrogate/test_count_emulator.py"),
     "training.selection": ("training/test_selection.py", "training/test_trainer.py", "paper/test_experiments.py"),
-    "training.trainer": ("training/test_trainer.py", "training/test_checkpoint.py"),
+    "training.trainer": ("training/test_trainer.py", "training/test_jobs.py"),
     "paper.protocols": ("paper/test_protocols.py",),
 }
 """Modules below `metricgrad.` and their tests below `tests/`, fast ones first; a module's own examples come before."""

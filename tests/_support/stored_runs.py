@@ -14,11 +14,12 @@ from torch import nn
 from metricgrad import get_metric
 from metricgrad.training.data import Rows
 from metricgrad.training.history import Round
+from metricgrad.training.jobs import train_each
 from metricgrad.training.methods import make_loss
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import RECIPES
 from metricgrad.training.selection import Selection
-from metricgrad.training.trainer import train, train_each
+from metricgrad.training.trainer import train
 
 FILE = Path(__file__).parents[1] / "data" / "stored_runs.json"
 FAST = {"learning_rate": 1e-3, "surrogate_rate": 1e-3}

@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 import metricgrad
-from metricgrad.cli.app import app, one_line
+from metricgrad.cli.app import app, error_line
 from metricgrad.metrics.registry import ALIASES, WELL_KNOWN, listed_metrics
 from metricgrad.paper import datasets
 from metricgrad.surrogate import pretrained as bundle
@@ -274,7 +274,7 @@ def test_a_mistake_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_an_error_without_words_is_named() -> None:
-    assert one_line(ValueError()) == "ValueError"
+    assert error_line(ValueError()) == "ValueError"
 
 
 @pytest.mark.parametrize(

@@ -150,7 +150,7 @@ def test_a_row_scores_the_same_whatever_rows_lie_beside_it() -> None:
 def test_large_tables_are_scored_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     model = quick().fit(X, Y)
     whole = model.decision_function(X)
-    monkeypatch.setattr("metricgrad.training.data.CHUNK", 64)
+    monkeypatch.setattr("metricgrad.training.data.ROWS_AT_ONCE", 64)
     np.testing.assert_allclose(model.decision_function(X), whole, rtol=1e-10)
 
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from metricgrad.evaluation.packed import FORMAT, MAX_DEPTH, read_packed, write_packed
+from metricgrad.evaluation.packed import MAX_DEPTH, METADATA_KEY, read_packed, write_packed
 
 NAMES = st.sampled_from(["a", "b", "a.b", "a/b", "~", "~null", "", "made_by", "run", "é", "\ud800", "\0"]) | st.text(
     max_size=4
@@ -79,7 +79,7 @@ def test_what_made_all_records_is_kept_once_and_not_as_a_column(tmp_path: Path) 
     write_packed(tmp_path / "a.parquet", [{"run": {"seed": seed}, "made_by": {"commit": "abc"}} for seed in range(9)])
     table = pq.read_table(tmp_path / "a.parquet")
     assert table.column_names == ["/run/seed", "~null"]
-    assert json.loads(table.schema.metadata[FORMAT])["made_by"] == {"commit": "abc"}
+    assert json.loads(table.schema.metadata[METADATA_KEY])["made_by"] == {"commit": "abc"}
 
 
 def test_records_do_not_share_what_they_hold() -> None:

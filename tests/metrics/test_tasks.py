@@ -11,7 +11,7 @@ from metricgrad.losses.default import PROXIES, proxy_for
 from metricgrad.metrics.registry import Metric, checked_sets
 from metricgrad.metrics.tasks import BINARY, COLUMNS, MULTICLASS, MULTILABEL, RANKING, REGRESSION, TASKS
 from metricgrad.surrogate.synthetic import sets_for
-from metricgrad.training.samplers import GroupSampler, SetSampler, shared_out
+from metricgrad.training.loader import GroupSampler, SetSampler, shared_out
 
 INF = float("inf")
 

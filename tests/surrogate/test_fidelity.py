@@ -10,8 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from metricgrad.metrics.callable import black_box
 from metricgrad.metrics.registry import Metric, auc
-from metricgrad.surrogate.fidelity import PROBE_WIDTH, gradient_cosine, smoothed_gradients
+from metricgrad.surrogate.fidelity import PROBE_WIDTH, gradient_cosine, smoothed_gradients, trust_on
 from metricgrad.surrogate.loss import SurrogateLoss
 
 
@@ -82,3 +83,24 @@ def test_a_metric_that_points_nowhere_gives_no_cosine() -> None:
     flat = Metric("flat", lambda s, t, w: s.new_zeros(s.shape[:-1]), "flat")
     assert math.isnan(gradient_cosine(loss_like(smooth_auc, flat), scores, y))
     assert math.isnan(gradient_cosine(loss_like(lambda s, t: 0 * s.sum(-1)), scores, y))
+
+
+def test_sets_whose_losses_hardly_differ_beside_the_range_of_the_surrogate_have_no_correlation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def near(y_true: Any, y_score: Any) -> float:
+        return float(y_score.mean())
+
+    generator = torch.Generator().manual_seed(0)
+    scores, targets = torch.randn(6, 50, generator=generator), (torch.arange(50) % 2).float().expand(6, 50)
+    loss = SurrogateLoss(black_box(near, higher_is_better=False), "scratch")
+    spread = float(loss.metric(scores, targets).std(correction=0))
+    for low in (0.0, -1000.0):
+        loss.surrogate.low.fill_(low)
+        loss.surrogate.high.fill_(low + 1.0)
+        monkeypatch.setattr("metricgrad.surrogate.fidelity.MIN_RELATIVE_SPREAD", 0.9 * spread)
+        assert math.isfinite(trust_on(loss, scores, targets, None))
+        monkeypatch.setattr("metricgrad.surrogate.fidelity.MIN_RELATIVE_SPREAD", 1.1 * spread)
+        assert math.isnan(trust_on(loss, scores, targets, None))
+    monkeypatch.setattr("metricgrad.surrogate.fidelity.MIN_RELATIVE_SPREAD", loss.fidelity(scores, targets)["spread"])
+    assert math.isfinite(trust_on(loss, scores, targets, None))

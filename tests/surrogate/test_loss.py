@@ -22,7 +22,7 @@ from metricgrad.surrogate.loss import SurrogateLoss, clip_gradients
 from metricgrad.surrogate.network import CONFIGS, Surrogate, SurrogateConfig, config_for, new_surrogate
 from metricgrad.surrogate.pretrained import load_universal, save_surrogate
 from metricgrad.surrogate.pretraining import Fitting
-from metricgrad.training.samplers import SetSampler
+from metricgrad.training.loader import SetSampler
 
 
 def random_sets(*shape: int, seed: int = 0) -> tuple[Tensor, Tensor]:

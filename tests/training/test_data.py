@@ -112,7 +112,7 @@ def test_scaling_is_the_same_in_chunks_as_at_once(monkeypatch: pytest.MonkeyPatc
     mean = np.average(X, axis=0, weights=weights)
     np.testing.assert_allclose(centre, mean)
     np.testing.assert_allclose(scale, np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weights)))
-    monkeypatch.setattr(table, "CHUNK", 64)
+    monkeypatch.setattr(table, "ROWS_AT_ONCE", 64)
     in_chunks = Scaler.fit(X, weights=weights)
     np.testing.assert_allclose(in_chunks.centre, centre)
     np.testing.assert_allclose(in_chunks.scale, scale)

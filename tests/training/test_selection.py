@@ -21,8 +21,7 @@ from metricgrad.training.data import Rows
 from metricgrad.training.history import Verdict
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import Recipe
-from metricgrad.training.resampling import standard_error
-from metricgrad.training.selection import Selection, exact_scores, loss_of, scores_of
+from metricgrad.training.selection import Selection, exact_scores, loss_of, scores_of, standard_error
 from metricgrad.training.trainer import train
 
 RECIPE = Recipe(warmup=6, rounds=4, set_size=48, refine_sets=4, trust=-1.0, check_every=1)
@@ -194,7 +193,7 @@ class Recorded(nn.Module):
 
 
 def test_many_rows_are_scored_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("metricgrad.training.selection.CHUNK", 4)
+    monkeypatch.setattr("metricgrad.training.selection.ROWS_AT_ONCE", 4)
     model, x = Recorded(), torch.randn(10, 3)
     torch.testing.assert_close(scores_of(model, x), x.sum(-1))
     assert model.rows == [4, 4, 2]
@@ -208,7 +207,7 @@ def test_many_rows_are_scored_some_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
 def test_exact_scores_are_those_of_each_row_alone_in_double(
     shape: tuple[int, ...], outputs: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("metricgrad.training.selection.CHUNK", 4)
+    monkeypatch.setattr("metricgrad.training.selection.ROWS_AT_ONCE", 4)
     layers = [nn.Linear(2, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, *(outputs or (1,)))]
     model = nn.Sequential(*layers) if outputs else nn.Sequential(*layers, nn.Flatten(0))
     model(torch.randn(50, 2))  # statistics of the batch norm

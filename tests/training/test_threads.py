@@ -11,8 +11,7 @@ import torch
 from torch import nn
 
 from metricgrad import MetricClassifier, Recipe
-from metricgrad.training.networks import mlp
-from metricgrad.training.threads import MIN_WORK_FOR_THREADS, one_thread, threads_for, work_of
+from metricgrad.training.networks import MIN_WORK_FOR_THREADS, mlp, one_thread, threads_for, work_of
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from copy import deepcopy
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -17,15 +16,14 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from metricgrad.losses.binary import CrossEntropy
 from metricgrad.metrics.callable import black_box
-from metricgrad.metrics.registry import Metric, auc, f1, get_metric
+from metricgrad.metrics.registry import auc, f1
 from metricgrad.surrogate.loss import SurrogateLoss
 from metricgrad.training.data import Rows
-from metricgrad.training.ensemble import ModuleEnsemble
-from metricgrad.training.methods import make_loss
+from metricgrad.training.ensemble import ModuleEnsemble, present_scores
 from metricgrad.training.networks import build_model
-from metricgrad.training.recipe import RECIPES, Recipe
+from metricgrad.training.recipe import Recipe
 from metricgrad.training.selection import Selection
-from metricgrad.training.trainer import present_scores, train, train_each, trust_on
+from metricgrad.training.trainer import train
 
 QUICK = Recipe(warmup=6, rounds=4, surrogate_steps=2, set_size=50, refine_sets=4, trust=-1.0, check_every=1)
 State = dict[str, Tensor]
@@ -334,27 +332,6 @@ def test_sets_that_are_all_alike_ask_for_no_trust() -> None:
     assert "surrogate" not in loss.calls
 
 
-def test_sets_whose_losses_hardly_differ_beside_the_range_of_the_surrogate_have_no_correlation(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def near(y_true: Any, y_score: Any) -> float:
-        return float(y_score.mean())
-
-    generator = torch.Generator().manual_seed(0)
-    scores, targets = torch.randn(6, 50, generator=generator), (torch.arange(50) % 2).float().expand(6, 50)
-    loss = SurrogateLoss(black_box(near, higher_is_better=False), "scratch")
-    spread = float(loss.metric(scores, targets).std(correction=0))
-    for low in (0.0, -1000.0):
-        loss.surrogate.low.fill_(low)
-        loss.surrogate.high.fill_(low + 1.0)
-        monkeypatch.setattr("metricgrad.training.trainer.MIN_RELATIVE_SPREAD", 0.9 * spread)
-        assert math.isfinite(trust_on(loss, scores, targets, None))
-        monkeypatch.setattr("metricgrad.training.trainer.MIN_RELATIVE_SPREAD", 1.1 * spread)
-        assert math.isnan(trust_on(loss, scores, targets, None))
-    monkeypatch.setattr("metricgrad.training.trainer.MIN_RELATIVE_SPREAD", loss.fidelity(scores, targets)["spread"])
-    assert math.isfinite(trust_on(loss, scores, targets, None))
-
-
 def test_what_pads_a_set_scores_zero_and_stays_out_of_batch_statistics() -> None:
     x, w = torch.randn(2, 4, 3, generator=torch.Generator().manual_seed(0)), torch.ones(2, 4)
     x[1, 2:], w[1, 2:] = 1e6, 0.0
@@ -451,6 +428,26 @@ def test_a_model_with_nothing_to_learn_is_an_error() -> None:
         next(train(nn.Flatten(0), CrossEntropy(), TRAINING, QUICK))
 
 
+def test_a_control_that_breaks_is_not_kept_and_does_not_stop_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Breaks(CrossEntropy):
+        calls = 0
+
+        def forward(self, scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
+            Breaks.calls += 1
+            return super().forward(scores, targets, weights) * (math.nan if Breaks.calls > QUICK.warmup + 4 else 1)
+
+    monkeypatch.setattr("metricgrad.training.trainer.proxy_for", lambda task: Breaks())
+    selection, recipe = Selection(VALIDATION, auc, QUICK), replace(QUICK, anchor=0.0)
+    network = trained(SurrogateLoss("auc"), recipe, selection=selection)
+    assert [math.isnan(done.control) for done in selection.history if done.phase == "rounds"] == [
+        False,
+        True,
+        True,
+        True,
+    ]
+    assert all(bool(weights.isfinite().all()) for weights in network.parameters())
+
+
 # ---- sets ----------------------------------------------------------------------------------------------------------
 
 
@@ -494,84 +491,3 @@ def test_the_same_seed_gives_the_same_model_to_the_bit() -> None:
 
     assert same(run(3), run(3))
     assert not same(run(3), run(4))
-
-
-# ---- many runs -----------------------------------------------------------------------------------------------------
-
-RUNS = [("sl-r", "f1"), ("cross-entropy", "mcc"), ("sl-u", "auc"), ("sl-s", "average_precision"), ("pairwise", "auc")]
-FEW = Recipe(warmup=7, rounds=6, check_every=2, set_size=60, trust_cap=100)
-PAPER = replace(RECIPES["paper"], rounds=12, set_size=40, check_every=5, learning_rate=1e-3, surrogate_rate=1e-3)
-
-
-def runs_of(names: list[tuple[str, str]], recipe: Recipe) -> list[tuple[nn.Module, tuple[Metric]]]:
-    found = []
-    for method, name in names:
-        torch.manual_seed(0)
-        found.append((make_loss(method, get_metric(name), recipe), (get_metric(name),)))
-    return found
-
-
-@pytest.mark.slow  # trains every run twice
-@pytest.mark.filterwarnings("ignore:the surrogate of .* is not faithful yet")  # a short run need not be
-@pytest.mark.parametrize("model", ["linear", "mlp", nn.Sequential(nn.Linear(5, 4), nn.Dropout(0.2), nn.Linear(4, 1))])
-@pytest.mark.parametrize("recipe", [FEW, replace(FEW, set_size=1000), PAPER], ids=["default", "whole", "paper"])
-def test_each_of_many_runs_ends_to_the_bit_where_it_would_have_ended_alone(recipe: Recipe, model: Any) -> None:
-    start = build_model(model, 5)
-    found = train_each(start, runs_of(RUNS, recipe), TRAINING, recipe, validation=VALIDATION, seed=3)
-    for (method, name), (one,) in zip(RUNS, found, strict=True):
-        ((loss, (metric,)),) = runs_of([(method, name)], recipe)
-        own, selection = deepcopy(start), Selection(VALIDATION, metric, recipe)
-        torch.manual_seed(3)
-        rounds = list(train(own, loss, TRAINING, recipe, selection=selection, seed=3))
-        assert same(state_of(own), one.model.state_dict())
-        assert str(one.verdict) == str(selection.verdict)
-        checked = [replace(done, seconds=0.0) for done in rounds if math.isfinite(done.validation)]
-        assert repr([replace(done, seconds=0.0) for done in one.history]) == repr(checked)
-
-
-def test_one_loss_serves_several_metrics_each_with_its_own_best_model() -> None:
-    metrics = tuple(map(get_metric, ("f1", "auc")))
-    recipe = replace(FEW, check_every=1, learning_rate=0.3)
-    model = build_model("linear", 5)
-    ((by_f1, by_auc),) = train_each(model, [(CrossEntropy(), metrics)], TRAINING, recipe, validation=VALIDATION)
-    for metric, one in zip(metrics, (by_f1, by_auc), strict=True):
-        with torch.no_grad():
-            found = metric.best(one.model(VALIDATION.x), VALIDATION.y)
-        assert float(found) == pytest.approx(min(done.validation for done in one.history))
-
-
-def test_a_run_whose_loss_breaks_keeps_its_best_model_and_does_not_touch_the_others() -> None:
-    class Breaks(nn.Module):
-        calls = 0
-
-        def forward(self, scores: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
-            self.calls += 1
-            return scores.mean() * (float("nan") if self.calls > 3 else 1.0)
-
-    model = build_model("linear", 5)
-    runs = [(Breaks(), (f1,)), (CrossEntropy(), (f1,))]
-    with pytest.warns(UserWarning, match="loss Breaks stopped being finite"):
-        both = train_each(model, runs, TRAINING, FEW, validation=VALIDATION)
-    ((whole,),) = train_each(model, [(CrossEntropy(), (f1,))], TRAINING, FEW, validation=VALIDATION)
-    assert all(weights.isfinite().all() for weights in both[0][0].model.parameters())
-    assert torch.equal(both[1][0].model(VALIDATION.x), whole.model(VALIDATION.x))
-
-
-def test_a_control_that_breaks_is_not_kept_and_does_not_stop_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Breaks(CrossEntropy):
-        calls = 0
-
-        def forward(self, scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
-            Breaks.calls += 1
-            return super().forward(scores, targets, weights) * (math.nan if Breaks.calls > QUICK.warmup + 4 else 1)
-
-    monkeypatch.setattr("metricgrad.training.trainer.proxy_for", lambda task: Breaks())
-    selection, recipe = Selection(VALIDATION, auc, QUICK), replace(QUICK, anchor=0.0)
-    network = trained(SurrogateLoss("auc"), recipe, selection=selection)
-    assert [math.isnan(done.control) for done in selection.history if done.phase == "rounds"] == [
-        False,
-        True,
-        True,
-        True,
-    ]
-    assert all(bool(weights.isfinite().all()) for weights in network.parameters())

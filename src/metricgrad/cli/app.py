@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -46,14 +47,14 @@ class OneLineErrors(TyperGroup):
         except (ValueError, TypeError, OSError) as error:
             if ctx.params.get("traceback"):
                 echo(*"".join(traceback.format_exception(error)).splitlines(), err=True)
-            echo(f"metricgrad: error: {one_line(error)}", err=True)
+            echo(f"metricgrad: error: {error_line(error)}", err=True)
             raise typer.Exit(FAILURE) from None
         except KeyboardInterrupt:
             echo("metricgrad: interrupted", err=True)
             raise typer.Exit(INTERRUPTED) from None
 
 
-def one_line(error: Exception) -> str:
+def error_line(error: Exception) -> str:
     """Return an error as one line; errors of the operating system name the file first."""
     text = str(error)
     if isinstance(error, OSError) and error.filename and error.strerror:
@@ -70,8 +71,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 universal = typer.Typer(no_args_is_help=True, help="Fit universal surrogates, or list the bundled ones.")
+results = typer.Typer(no_args_is_help=True, help="Pack results as Parquet, and unpack them to JSON lines.")
 app.add_typer(universal, name="universal")
-app.add_typer(paper_commands.results, name="results")
+app.add_typer(results, name="results")
 
 
 def show_version(wanted: bool) -> None:
@@ -167,7 +169,7 @@ def universal_fit(
     with work_bar() as report:
         for done, (name, entry) in enumerate(fit_bundled(chosen, out, fitting, report), 1):
             report("surrogates", done, len(chosen))
-            gap, spearman, ceiling = _fidelity(entry)
+            gap, spearman, ceiling = _fidelity_cells(entry)
             # Not typer's echo, which would write over the progress bars.
             line = f"{name}: gap {gap}, Spearman {spearman} (at most {ceiling}), {out / entry['file']}"
             print(visible(line), flush=True)
@@ -192,16 +194,46 @@ def universal_list() -> None:
         unfaithful = not found >= MIN_FAITHFULNESS
         low = low or unfaithful
         shown = Text(f"low {found:.4f}", "bold red") if unfaithful else f"{found:.4f}"
-        table.add_row(name, *_fidelity(entry), shown)
+        table.add_row(name, *_fidelity_cells(entry), shown)
     Screen().print(table)
     echo("Fidelity is the Spearman correlation divided by its maximum: sets of equal loss have no order.")
     if low:
         echo(f"low: a fidelity below {MIN_FAITHFULNESS:g}; do not rely on such a surrogate without refining it.")
 
 
-def _fidelity(entry: dict[str, Any]) -> tuple[str, str, str]:
+def _fidelity_cells(entry: dict[str, Any]) -> tuple[str, str, str]:
     """Format the gap, the Spearman correlation of a bundled surrogate, and its maximum."""
     held_out = entry["held_out_sets_of_400"]
     numbers = (held_out.get(key) for key in ("gap", "spearman", "ceiling"))
     gap, spearman, ceiling = ("" if number is None else f"{number:.4f}" for number in numbers)
     return gap, spearman, ceiling
+
+
+# ---- results as Parquet --------------------------------------------------------------------------------------------
+
+Paths = Annotated[list[Path], typer.Argument(help="Files of records, or folders with such files.", show_default=False)]
+
+
+@results.command("pack")
+def pack(paths: Paths) -> None:
+    """Move records from JSON lines into a Parquet file beside them; one that is there already is added to."""
+    _move(paths, ".jsonl", lambda store: (store.pack(), store.packed))
+
+
+@results.command("unpack")
+def unpack(paths: Paths) -> None:
+    """Move records from Parquet files back into JSON lines."""
+    _move(paths, ".parquet", lambda store: (store.unpack(), store.path))
+
+
+def _move(paths: list[Path], suffix: str, move: Callable[[Any], tuple[int, Path]]) -> None:
+    """Pack or unpack every file, and print where its records are now."""
+    from metricgrad.evaluation.store import Store
+
+    for path in paths:
+        files = sorted(path.rglob(f"*{suffix}")) if path.is_dir() else [path]
+        if not files:
+            raise ValueError(f"{path}: expected a folder with {suffix} files, got none")
+        for file in files:
+            count, where = move(Store(file))
+            echo(f"{where}: {count:,} records, {where.stat().st_size / 1024:,.0f} KB")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -87,8 +87,7 @@ def run_demo(
 
     from metricgrad.metrics.registry import get_metric
     from metricgrad.paper.datasets import load_dataset
-    from metricgrad.paper.figure_plots import plot_figure2
-    from metricgrad.paper.figures import figure2
+    from metricgrad.paper.figures import figure2, plot_figure2
     from metricgrad.paper.report import write_demo_page
     from metricgrad.reporting.plots import plot_convergence
     from metricgrad.surrogate.loss import SurrogateLoss
@@ -154,7 +153,7 @@ def data(
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("state")
     for row in rows:
-        table.add_row(row.name, *_counts(row), _state(row))
+        table.add_row(row.name, *_counts(row), _dataset_state(row))
     Screen().print(table)
     for row in rows:
         for note in _notes(row):
@@ -171,7 +170,7 @@ def _counts(row: TableRow) -> tuple[str, str, str]:
     )
 
 
-def _state(row: TableRow) -> str:
+def _dataset_state(row: TableRow) -> str:
     """Return whether a dataset is complete, a subset, missing or unreadable, and whether its hash is unknown."""
     word = row.status.partition(":")[0]
     return word if row.verified or row.ours is None else f"{word}, unverified"
@@ -307,34 +306,3 @@ def report(
 ) -> None:
     """Write one page about a results folder: sortable tables, ranks, training, figures; it works offline."""
     _write_report(results, out or (results if results.is_dir() else results.parent) / "index.html")
-
-
-# ---- results as Parquet --------------------------------------------------------------------------------------------
-
-results = typer.Typer(no_args_is_help=True, help="Pack results as Parquet, and unpack them to JSON lines.")
-Paths = Annotated[list[Path], typer.Argument(help="Files of records, or folders with such files.", show_default=False)]
-
-
-@results.command("pack")
-def pack(paths: Paths) -> None:
-    """Move records from JSON lines into a Parquet file beside them; one that is there already is added to."""
-    _move(paths, ".jsonl", lambda store: (store.pack(), store.packed))
-
-
-@results.command("unpack")
-def unpack(paths: Paths) -> None:
-    """Move records from Parquet files back into JSON lines."""
-    _move(paths, ".parquet", lambda store: (store.unpack(), store.path))
-
-
-def _move(paths: list[Path], suffix: str, move: Callable[[Any], tuple[int, Path]]) -> None:
-    """Pack or unpack every file, and print where its records are now."""
-    from metricgrad.evaluation.store import Store
-
-    for path in paths:
-        files = sorted(path.rglob(f"*{suffix}")) if path.is_dir() else [path]
-        if not files:
-            raise ValueError(f"{path}: expected a folder with {suffix} files, got none")
-        for file in files:
-            count, where = move(Store(file))
-            echo(f"{where}: {count:,} records, {where.stat().st_size / 1024:,.0f} KB")

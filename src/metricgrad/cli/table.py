@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Data = Annotated[str, typer.Argument(help="CSV, TSV, Parquet, Feather, gzip or zip of them, or -.", show_default=False)]
 Folder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder written by fit.", show_default=False)]
 Weights = Annotated[str | None, typer.Option(metavar="COL", help="Column of row weights.")]
-Target = Annotated[str, typer.Option(metavar="COL", help="Column to predict.", show_default=False)]
+TargetOption = Annotated[str, typer.Option(metavar="COL", help="Column to predict.", show_default=False)]
 Positive = Annotated[str | None, typer.Option(metavar="LABEL", help="Positive class; inferred by default.")]
 Ignored = Annotated[list[str] | None, typer.Option(metavar="COL", help="Column to leave out; may be repeated.")]
 Network = Annotated[str, typer.Option(help="mlp, small or linear.")]
@@ -40,7 +40,7 @@ Judge = Annotated[
 
 def fit(
     data: Data,
-    target: Target,
+    target: TargetOption,
     metric: Judge = "f1",
     out: Annotated[Path, typer.Option(help="Folder for the model.")] = Path("metricgrad-model"),
     positive: Positive = None,
@@ -163,7 +163,7 @@ def export(
 
 def compare(
     data: Data,
-    target: Target,
+    target: TargetOption,
     metric: Judge = "f1",
     out: Annotated[Path, typer.Option(help="Folder for the page and the numbers.")] = Path("metricgrad-compare"),
     positive: Positive = None,
@@ -182,8 +182,8 @@ def compare(
 ) -> None:
     """Compare training for the metric with cross-entropy and other baselines on a table, over many splits."""
     from metricgrad import compare as compared
+    from metricgrad.files import write_whole
     from metricgrad.metrics.registry import get_metric
-    from metricgrad.reporting.atomic import write_whole
     from metricgrad.reporting.terminal import Screen
     from metricgrad.tabular.io import read_table
 
@@ -281,13 +281,13 @@ def recipe_of(text: str) -> Any:
     for part in text.split(","):
         field, equals, value = (piece.strip() for piece in part.partition("="))
         if equals:
-            changes[field] = _value(value)
+            changes[field] = _option_value(value)
         else:
             name = field
     return get_recipe(name, **changes)
 
 
-def _value(text: str) -> Any:
+def _option_value(text: str) -> Any:
     for kind in (int, float):
         try:
             return kind(text)

@@ -13,31 +13,28 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from sklearn.base import ClassifierMixin
-from sklearn.utils.validation import check_is_fitted
 
-from metricgrad.estimators.held_out import Joined, is_table, joined
-from metricgrad.estimators.labels import checked_columns, known_labels, learn_labels, positive_class
+from metricgrad.estimators.held_out import cross_validated, is_table, joined_for, validation_split
+from metricgrad.estimators.labels import checked_columns, learn_labels, positive_targets
 from metricgrad.estimators.metric_estimator import (
     Array,
-    MetricEstimator,
+    LabelEstimator,
     Trained,
     check_fit,
     is_finite,
     scores_in_double,
     seed_of,
 )
-from metricgrad.metrics.registry import Metric, get_metric
-from metricgrad.metrics.tasks import BINARY, TASKS, Task
+from metricgrad.metrics.registry import Metric, get_metric, metric_for_labels
+from metricgrad.metrics.tasks import Task
 from metricgrad.metrics.thresholds import best_offsets, best_threshold
 from metricgrad.training.data import Rows, Scaler, TrainingData, check_weights, merge_duplicates
 from metricgrad.training.history import Round
 from metricgrad.training.networks import Scorer, build_model
 from metricgrad.training.recipe import Recipe, get_recipe
-from metricgrad.training.splits import Split, split, split_at
 
 
-class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
+class MetricClassifier(LabelEstimator):
     """Classifier trained directly for a metric, by a surrogate of it that is learned along the way.
 
     The metric says what is predicted: two classes (`"f1"`), several (`"macro_f1"`), or several labels a row
@@ -113,8 +110,6 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
     True
     """
 
-    classes_: Array
-    positive_label_: Any
     _for_text = "use TableClassifier, which takes columns of any kind, or encode it"
 
     def __init__(
@@ -147,8 +142,6 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         self.time_limit = time_limit
         self.positive_label = positive_label
 
-    # ---- fitting ---------------------------------------------------------------------------------------------------
-
     def fit(
         self,
         X: Any,
@@ -177,17 +170,18 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         -------
         self
         """
-        metric, recipe = suited(get_metric(self.metric), y), get_recipe(self.recipe)
+        metric, recipe = metric_for_labels(get_metric(self.metric), y), get_recipe(self.recipe)
         self.task_ = metric.task.name
         self._check_arguments(metric.task)
         seed = seed_of(self.random_state)
         start = self.network_ if self.warm_start and hasattr(self, "network_") else None
         if is_table(validation):
-            X, y, sample_weight, validation = self._joined(X, y, sample_weight, validation, metric)
+            X, y, sample_weight, validation = joined_for(metric, X, y, sample_weight, validation)
         merge = validation is None and metric.task.name in ("binary", "multiclass")
         table = self._table(X, y, sample_weight, metric, going_on=start is not None, merge=merge)
         table = replace(table, columns=checked_columns(columns, metric, len(table.targets)))
-        parts = self._parts(table.strata, validation, seed, metric.task)
+        cv = self.threshold == "cv"
+        parts = validation_split(table.strata, metric.task, validation, self.validation_fraction, seed, folded=cv)
         weights = table.weights
         if weights is not None and not (weights[parts.train].any() and weights[parts.validation].any()):
             raise ValueError("sample_weight: expected positive weights in training and validation rows, got only zeros")
@@ -217,37 +211,6 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         if self.threshold not in ("validation", "cv") and not is_finite(self.threshold):
             raise ValueError(f"threshold: expected 'validation', 'cv' or a finite number, got {self.threshold!r}")
 
-    def _joined(
-        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, validation: tuple[Any, ...], metric: Metric
-    ) -> Joined:
-        """Join separate validation rows to the training rows."""
-        if metric.columns:
-            raise ValueError(
-                f"validation: expected numbers of rows, because the metric {metric.name!r} must know "
-                f"{', '.join(metric.columns)} of them too, got (X, y)"
-            )
-        weights = validation[2] if len(validation) > 2 else None
-        found = joined(X, y, sample_weight, validation, weights)
-        unknown = np.setdiff1d(np.asarray(validation[1]), np.asarray(y)) if metric.task.classes else np.empty(0)
-        if len(unknown):
-            raise ValueError(f"validation: expected the classes of y, {np.unique(y)}, got {unknown[0]!r}")
-        return found
-
-    def _parts(self, targets: Array, validation: ArrayLike | None, seed: int, task: Task) -> Split:
-        """Split the rows as the user asks, or else at random."""
-        if validation is None:
-            if self.threshold == "cv":
-                from metricgrad.estimators.cross_validation import check_folds
-
-                check_folds(targets)
-            return split(targets, seed, test=0.0, validation=self.validation_fraction)
-        if self.threshold == "cv":
-            raise ValueError("threshold: expected no 'cv' with given validation rows, because it makes its own folds")
-        parts = split_at(validation, len(targets))
-        if task.classes and len(np.unique(targets[parts.train])) < 2:
-            raise ValueError("validation: expected to leave both classes to train on, got one class only")
-        return parts
-
     def _table(
         self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, metric: Metric, going_on: bool, merge: bool
     ) -> TrainingData:
@@ -273,24 +236,12 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         classes, targets = learn_labels(given, task)
         if going_on and not np.array_equal(classes, self.classes_):
             raise ValueError(f"y: expected the classes of the last fit, {self.classes_}, to go on, got {classes}")
-        positive, targets = self._positive(classes, targets, task)
+        positive, targets = positive_targets(classes, targets, task, self.positive_label)
         if going_on and positive != self.positive_label_:
             last = self.positive_label_
             raise ValueError(f"positive_label: expected that of the last fit, {last!r}, to go on, got {positive!r}")
         self.classes_, self.positive_label_ = classes, positive
         return X, targets
-
-    def _positive(self, classes: Array, targets: Array, task: Task) -> tuple[Any, Array]:
-        """Return the positive one of two classes, None of more, and targets in which it is 1."""
-        if task.outputs:
-            if self.positive_label is not None:
-                raise ValueError(
-                    f"positive_label: expected None where the metric is one of {task.name} targets, got "
-                    f"{self.positive_label!r}"
-                )
-            return None, targets
-        positive = positive_class(classes, np.bincount(targets, minlength=2), self.positive_label)
-        return positive, targets if positive == classes[1] else 1 - targets
 
     def _train(
         self,
@@ -335,8 +286,6 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         if not metric.thresholded or recipe.form == "zero":
             return 0.0
         if self.threshold == "cv" and not self.interrupted_:
-            from metricgrad.estimators.cross_validation import cross_validated
-
             trained = partial(self._train, metric=metric, recipe=recipe, seed=seed)
             rescaled = partial(table.standardised, standardise=self._standardises)
             found = cross_validated(trained, rescaled, self.network_, table, metric, seed, self.validation_fraction)
@@ -351,133 +300,3 @@ class MetricClassifier(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
             return np.full(len(self.classes_), 0.0 if isinstance(self.threshold, str) else float(self.threshold))
         offsets = best_offsets(metric, scores_in_double(self.network_, kept.x), kept.y, kept.w)
         return np.asarray(-offsets.numpy())
-
-    # ---- using -----------------------------------------------------------------------------------------------------
-
-    def decision_function(self, X: Any) -> Array:
-        """Return scores, shifted so that the threshold is zero: `(rows,)`, or `(rows, classes)` of more than two.
-
-        Of two classes they are high for the second, as in scikit-learn, whichever is the positive one.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (rows, features)
-            Features.
-
-        Returns
-        -------
-        ndarray of shape (rows,) or (rows, classes)
-        """
-        decision = self._decision(X)
-        two = decision.ndim > 1 and len(self.classes_) == 2 and TASKS[self.task_].classes
-        if two:
-            return np.asarray(decision[:, 1] - decision[:, 0])
-        return -decision if self._positive_first else decision
-
-    @property
-    def _positive_first(self) -> bool:
-        positive = getattr(self, "positive_label_", None)
-        return positive is not None and bool(positive == self.classes_[0])
-
-    def _decision(self, X: Any) -> Array:
-        """Return scores as the metric takes them, shifted so that the threshold is zero."""
-        check_is_fitted(self, "threshold_")
-        return np.asarray(self._raw_scores(X).numpy() - self.threshold_)
-
-    def predict(self, X: Any) -> Array:
-        """Return the positive class, or 1 for a label, from the threshold on; the highest of more classes.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (rows, features)
-            Features.
-
-        Returns
-        -------
-        ndarray of shape (rows,) or (rows, labels)
-        """
-        decision = self.decision_function(X)
-        if decision.ndim > 1 and self.task_ == "multiclass":
-            return np.asarray(self.classes_[decision.argmax(-1)])
-        # A score on the threshold belongs to the positive class, whichever side that is.
-        found = (decision > 0 if self._positive_first else decision >= 0).astype(int)
-        return found if decision.ndim > 1 else np.asarray(self.classes_[found])
-
-    def score(
-        self,
-        X: Any,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        columns: Mapping[str, ArrayLike] | None = None,
-    ) -> float:
-        """Return the metric in its usual form (F1 0.69), negated if lower is better, as scorers do.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (rows, features)
-            Features.
-        y : array-like of shape (rows,) or (rows, labels)
-            Labels.
-        sample_weight : array-like of shape (rows,), optional
-            How much each row counts.
-        columns : mapping of str to array-like of shape (rows,), optional
-            As for `fit`.
-
-        Returns
-        -------
-        float
-        """
-        scores = self._decision(X)
-        metric = namesake(get_metric(self.metric), self.task_)
-        targets = known_labels(y, self.classes_, metric.task, getattr(self, "positive_label_", None))
-        known = checked_columns(columns, metric, len(scores))
-        targets = targets if known is None else np.column_stack((targets, known))
-        weights = None if sample_weight is None else np.asarray(sample_weight, float)
-        value = float(metric.value(metric(scores, targets, weights)))
-        return value if metric.higher_is_better else -value
-
-    # ---- being shown and kept --------------------------------------------------------------------------------------
-
-    def _facts(self) -> dict[str, str]:
-        cuts = ", ".join(f"{cut:.4g}" for cut in np.ravel(self.threshold_)[:8])
-        return {"method": self.method, "threshold": cuts}
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        try:
-            task = get_metric(self.metric).task
-        except (TypeError, ValueError):  # fit says what is wrong with the metric
-            task = BINARY
-        tags.classifier_tags.multi_class = task.name == "multiclass"
-        tags.classifier_tags.multi_label = task.name == "multilabel"
-        tags.target_tags.multi_output = task.name == "multilabel"
-        tags.input_tags.sparse = True
-        return tags
-
-
-# ---- metrics for the labels at hand --------------------------------------------------------------------------------
-
-NAMESAKES = {
-    "multiclass": {"error_rate": "micro_f1", "balanced_error": "multiclass_balanced_error", "mcc": "multiclass_mcc"},
-    "multilabel": {"macro_f1": "label_macro_f1", "micro_f1": "label_micro_f1", "map": "label_map"},
-}
-"""Name of a metric for several classes, or several labels a row; micro F1 is one minus the error rate."""
-
-
-def suited(metric: Metric, y: Any) -> Metric:
-    """Return a metric, or its namesake for labels of several classes, or several labels a row.
-
-    >>> suited(get_metric("macro_f1"), [[0, 1], [1, 1]]).name, suited(get_metric("mcc"), ["a", "b", "c"]).name
-    ('label_macro_f1', 'multiclass_mcc')
-    """
-    labels = np.asarray(y)
-    if labels.ndim == 2 and labels.shape[1] > 1:
-        return namesake(metric, "multilabel")
-    several = metric.name in NAMESAKES["multiclass"] and len(np.unique(labels)) > 2
-    return namesake(metric, "multiclass") if several else metric
-
-
-def namesake(metric: Metric, task: str) -> Metric:
-    """Return the metric of the same name for a task, or the metric itself where there is none."""
-    name = NAMESAKES.get(task, {}).get(metric.name)
-    return replace(get_metric(name), label=metric.label, known_as=metric.known_as) if name else metric

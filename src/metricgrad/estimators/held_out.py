@@ -1,15 +1,26 @@
-"""Validation rows given as `(X, y)`: joined to the training rows, as one table."""
+"""Held-out rows: a share of the table, rows given by their numbers or as `(X, y)`, or the folds of cross-validation."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import scipy.sparse
-from numpy.typing import ArrayLike, NDArray
+import torch
+from numpy.typing import ArrayLike
 
-Array = NDArray[Any]
+from metricgrad.estimators.metric_estimator import Array, Trained, scores_in_double
+from metricgrad.metrics.registry import Metric
+from metricgrad.metrics.tasks import Task
+from metricgrad.metrics.thresholds import best_threshold
+from metricgrad.training.data import Rows, TrainingData
+from metricgrad.training.networks import Scorer
+from metricgrad.training.splits import Split, folds, split, split_at
+
+FOLDS = 5
+"""Of the cross-validated threshold."""
 
 
 class Joined(NamedTuple):
@@ -41,10 +52,10 @@ def joined(
     [1, 2]
     """
     other_X, other_y = held_out[:2]
-    rows, more = _rows(X), _rows(other_X)
+    rows, more = _row_count(X), _row_count(other_X)
     for name, given, count in (("y", y, rows), ("validation", other_y, more)):
-        if _rows(given) != count:
-            raise ValueError(f"{name}: expected a target for each of {count} rows, got {_rows(given)}")
+        if _row_count(given) != count:
+            raise ValueError(f"{name}: expected a target for each of {count} rows, got {_row_count(given)}")
     labels, others = np.asarray(y), np.asarray(other_y)
     if labels.shape[1:] != others.shape[1:] or (labels.dtype.kind in "OUS") != (others.dtype.kind in "OUS"):
         raise ValueError(
@@ -54,17 +65,49 @@ def joined(
     both = None
     if weights is not None or held_out_weights is not None:
         parts = ((weights, rows, "sample_weight"), (held_out_weights, more, "validation"))
-        both = np.concatenate([_weights(given, count, name) for given, count, name in parts])
+        both = np.concatenate([_checked_weights(given, count, name) for given, count, name in parts])
     return Joined(
         _stacked(X, other_X), np.concatenate((labels, others)), both, np.arange(rows, rows + more, dtype=np.int64)
     )
 
 
-def _rows(values: Any) -> int:
+def joined_for(
+    metric: Metric, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, validation: tuple[Any, ...]
+) -> Joined:
+    """Join validation rows to the training rows of a classifier, of the same classes."""
+    if metric.columns:
+        raise ValueError(
+            f"validation: expected numbers of rows, because the metric {metric.name!r} must know "
+            f"{', '.join(metric.columns)} of them too, got (X, y)"
+        )
+    found = joined(X, y, sample_weight, validation, validation[2] if len(validation) > 2 else None)
+    unknown = np.setdiff1d(np.asarray(validation[1]), np.asarray(y)) if metric.task.classes else np.empty(0)
+    if len(unknown):
+        raise ValueError(f"validation: expected the classes of y, {np.unique(y)}, got {unknown[0]!r}")
+    return found
+
+
+def validation_split(
+    targets: Array, task: Task, validation: ArrayLike | None, share: float, seed: int, *, folded: bool
+) -> Split:
+    """Split rows as the user asks, or else at random; `folded` is whether the threshold is cross-validated."""
+    if validation is None:
+        if folded:
+            check_folds(targets)
+        return split(targets, seed, test=0.0, validation=share)
+    if folded:
+        raise ValueError("threshold: expected no 'cv' with given validation rows, because it makes its own folds")
+    parts = split_at(validation, len(targets))
+    if task.classes and len(np.unique(targets[parts.train])) < 2:
+        raise ValueError("validation: expected to leave both classes to train on, got one class only")
+    return parts
+
+
+def _row_count(values: Any) -> int:
     return int(values.shape[0]) if hasattr(values, "shape") else len(values)
 
 
-def _weights(given: Any, count: int, name: str) -> Array:
+def _checked_weights(given: Any, count: int, name: str) -> Array:
     found = np.ones(count) if given is None else np.asarray(given, np.float64)
     if found.shape != (count,):
         raise ValueError(f"{name}: expected a weight for each of {count} rows, got shape {found.shape}")
@@ -85,3 +128,62 @@ def _stacked(X: Any, other: Any) -> Any:
         return np.concatenate((np.asarray(X), np.asarray(other)))
     more = other if others is not None else pd.DataFrame(np.asarray(other), columns=names)
     return pd.concat([X, more], ignore_index=True)
+
+
+# ---- cross-validation ----------------------------------------------------------------------------------------------
+
+
+def cross_validated(
+    trained: Callable[[TrainingData, Array, Rows], Trained],
+    rescaled: Callable[[Array], TrainingData],
+    network: Scorer,
+    table: TrainingData,
+    metric: Metric,
+    seed: int,
+    share: float,
+) -> float | None:
+    """Choose where a network is cut: by standardised scores of five others, each of its own held-out fold.
+
+    Parameters
+    ----------
+    trained : callable
+        `(table, numbers of training rows, validation rows)` -> a model trained as the network was.
+    rescaled : callable
+        `(numbers of training rows)` -> the table, scaled by them.
+    network : Scorer
+        What the threshold is for.
+    table : TrainingData
+        All rows, scaled as the network takes them.
+    metric : Metric
+        What the threshold is best for.
+    seed, share : int, float
+        Of the folds, and how much of the others is kept for validation.
+
+    Returns
+    -------
+    float or None
+        None if the user stopped one of them.
+    """
+    scores, order = [], []
+    for training, held_out in folds(table.targets, FOLDS, seed):
+        inner = split(table.targets[training], seed, test=0.0, validation=share)
+        own = rescaled(training[inner.train])
+        other = trained(own, training[inner.train], own.rows(training[inner.validation]))
+        if other.interrupted:
+            return None
+        unseen = scores_in_double(other.network, own.rows(held_out).x)
+        scores.append((unseen - unseen.mean()) / unseen.std(correction=0).clamp(min=1e-12))
+        order.append(held_out)
+    pooled = table.rows(np.concatenate(order))
+    cut = best_threshold(metric, torch.cat(scores), pooled.y, pooled.w)
+    scored = scores_in_double(network, table.rows(np.arange(len(table.targets))).x)
+    return float(scored.mean() + cut * scored.std(correction=0))
+
+
+def check_folds(targets: Array) -> None:
+    """Raise an error if there are too few rows to cross-validate."""
+    sizes = np.bincount(targets)
+    if sizes.min() < 2 or sizes.sum() < FOLDS:
+        raise ValueError(
+            f"threshold: expected at least 2 rows of each class and {FOLDS} in all for 'cv', got {sizes.tolist()}"
+        )

@@ -49,6 +49,17 @@ def learn_labels(y: Array, task: Task) -> tuple[Array, Array]:
     return classes, numbers.astype(np.int8)
 
 
+def positive_targets(classes: Array, targets: Array, task: Task, positive_label: Any = None) -> tuple[Any, Array]:
+    """Return the positive one of two classes, None of more, and targets in which it is 1."""
+    if task.outputs:
+        if positive_label is not None:
+            expected = f"expected None where the metric is one of {task.name} targets"
+            raise ValueError(f"positive_label: {expected}, got {positive_label!r}")
+        return None, targets
+    positive = positive_class(classes, np.bincount(targets, minlength=2), positive_label)
+    return positive, targets if positive == classes[1] else 1 - targets
+
+
 def positive_class(classes: Array, counts: Array, positive_label: Any = None) -> Any:
     """Return the positive one of two classes: `positive_label`, or the last in order, as in scikit-learn.
 

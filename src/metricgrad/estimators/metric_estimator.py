@@ -1,10 +1,10 @@
-"""What estimators trained for a metric share: checks, scaling, seeds, following a loss by rounds, and a card."""
+"""What estimators trained for a metric share: checks, scaling, following a loss, a card, and labels from scores."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from datetime import datetime
 from numbers import Integral, Real
@@ -13,13 +13,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
-from metricgrad.metrics.registry import Metric, get_metric
+from metricgrad.estimators.labels import checked_columns, known_labels
+from metricgrad.metrics.registry import Metric, get_metric, metric_for_task
+from metricgrad.metrics.tasks import BINARY, TASKS
 from metricgrad.training.data import Rows, Scaler, chunks
 from metricgrad.training.history import Round, Verdict
 from metricgrad.training.networks import Scorer
@@ -27,7 +29,7 @@ from metricgrad.training.recipe import RECIPES, Recipe, get_recipe
 
 RECIPE = "recipe__"
 """What the names of parameters begin with that are fields of the recipe."""
-DTYPES = (np.float64, np.float32)
+FLOAT_DTYPES = (np.float64, np.float32)
 Array = NDArray[Any]
 
 
@@ -98,7 +100,7 @@ class MetricEstimator(NestedRecipe):
     def _checked(self, X: Any, *y: Any, **how: Any) -> Any:
         """Have scikit-learn check features, and targets if given; name the estimator that takes text."""
         try:
-            return validate_data(self, X, *y, accept_sparse="csr", dtype=DTYPES, **how)
+            return validate_data(self, X, *y, accept_sparse="csr", dtype=FLOAT_DTYPES, **how)
         except (TypeError, ValueError) as error:
             got = _not_numbers(X)
             if not got:
@@ -115,8 +117,8 @@ class MetricEstimator(NestedRecipe):
     ) -> Trained:
         """Train a network by rounds, until the end, the time limit, a callback that returns True, or Ctrl-C."""
         from metricgrad.reporting.progress import shown_rounds  # loading and predicting need no trainer
+        from metricgrad.training.networks import threads_for
         from metricgrad.training.selection import Selection
-        from metricgrad.training.threads import threads_for
         from metricgrad.training.trainer import train
 
         torch.manual_seed(seed)  # dropout must not depend on the loss: every method starts from the same warm-up
@@ -183,6 +185,113 @@ class MetricEstimator(NestedRecipe):
         dot = None if kept is None else (kept.steps, metric.value(kept.validation))
         drawn = sparkline(points, dot, f"{metric.label} on validation rows while training")
         return card(f"{metric.shown(self.validation_loss_)} on validation rows", facts, drawn=drawn)
+
+
+class LabelEstimator(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
+    """An estimator that predicts labels: its scores, less the threshold, decide."""
+
+    classes_: Array
+    positive_label_: Any
+    threshold_: float | Array
+    task_: str
+
+    def decision_function(self, X: Any) -> Array:
+        """Return scores, shifted so that the threshold is zero: `(rows,)`, or `(rows, classes)` of more than two.
+
+        Of two classes they are high for the second, as in scikit-learn, whichever is the positive one.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (rows, features)
+            Features.
+
+        Returns
+        -------
+        ndarray of shape (rows,) or (rows, classes)
+        """
+        decision = self._decision(X)
+        two = decision.ndim > 1 and len(self.classes_) == 2 and TASKS[self.task_].classes
+        if two:
+            return np.asarray(decision[:, 1] - decision[:, 0])
+        return -decision if self._positive_first else decision
+
+    @property
+    def _positive_first(self) -> bool:
+        positive = getattr(self, "positive_label_", None)
+        return positive is not None and bool(positive == self.classes_[0])
+
+    def _decision(self, X: Any) -> Array:
+        """Return scores as the metric takes them, shifted so that the threshold is zero."""
+        check_is_fitted(self, "threshold_")
+        return np.asarray(self._raw_scores(X).numpy() - self.threshold_)
+
+    def predict(self, X: Any) -> Array:
+        """Return the positive class, or 1 for a label, from the threshold on; the highest of more classes.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (rows, features)
+            Features.
+
+        Returns
+        -------
+        ndarray of shape (rows,) or (rows, labels)
+        """
+        decision = self.decision_function(X)
+        if decision.ndim > 1 and self.task_ == "multiclass":
+            return np.asarray(self.classes_[decision.argmax(-1)])
+        # A score on the threshold belongs to the positive class, whichever side that is.
+        found = (decision > 0 if self._positive_first else decision >= 0).astype(int)
+        return found if decision.ndim > 1 else np.asarray(self.classes_[found])
+
+    def score(
+        self,
+        X: Any,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        columns: Mapping[str, ArrayLike] | None = None,
+    ) -> float:
+        """Return the metric in its usual form (F1 0.69), negated if lower is better, as scorers do.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (rows, features)
+            Features.
+        y : array-like of shape (rows,) or (rows, labels)
+            Labels.
+        sample_weight : array-like of shape (rows,), optional
+            How much each row counts.
+        columns : mapping of str to array-like of shape (rows,), optional
+            As for `fit`.
+
+        Returns
+        -------
+        float
+        """
+        scores = self._decision(X)
+        metric = metric_for_task(get_metric(self.metric), self.task_)
+        targets = known_labels(y, self.classes_, metric.task, getattr(self, "positive_label_", None))
+        known = checked_columns(columns, metric, len(scores))
+        targets = targets if known is None else np.column_stack((targets, known))
+        weights = None if sample_weight is None else np.asarray(sample_weight, float)
+        value = float(metric.value(metric(scores, targets, weights)))
+        return value if metric.higher_is_better else -value
+
+    def _facts(self) -> dict[str, str]:
+        cuts = ", ".join(f"{cut:.4g}" for cut in np.ravel(self.threshold_)[:8])
+        return {"method": self.method, "threshold": cuts}
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        try:
+            task = get_metric(self.metric).task
+        except (TypeError, ValueError):  # fit says what is wrong with the metric
+            task = BINARY
+        tags.classifier_tags.multi_class = task.name == "multiclass"
+        tags.classifier_tags.multi_label = task.name == "multilabel"
+        tags.target_tags.multi_output = task.name == "multilabel"
+        tags.input_tags.sparse = True
+        return tags
 
 
 @torch.no_grad()

@@ -161,7 +161,7 @@ class MetricRanker(MetricEstimator):
         seed = seed_of(self.random_state)
         more = validation if is_table(validation) else None
         if more is not None:
-            X, y, sample_weight, validation = _joined(X, y, sample_weight, more)
+            X, y, sample_weight, validation = _joined_queries(X, y, sample_weight, more)
         X, y = self._checked(X, y, ensure_min_samples=2, y_numeric=True)
         grades = np.asarray(y)
         table = _judged(grades, _queries(len(grades), group, qid, more), sample_weight)
@@ -261,7 +261,7 @@ def _of_ranking(spec: Any) -> Metric:
     return metric
 
 
-def _joined(X: Any, y: ArrayLike, sample_weight: ArrayLike | None, validation: tuple[Any, ...]) -> Joined:
+def _joined_queries(X: Any, y: ArrayLike, sample_weight: ArrayLike | None, validation: tuple[Any, ...]) -> Joined:
     """Join validation queries to the training queries; where these have weights, those get the largest."""
     if len(validation) != 3:
         raise ValueError("validation: expected (X, y, group), or (X, y, qid) where queries go by qid, got (X, y)")

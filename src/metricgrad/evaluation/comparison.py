@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.utils import check_array
 
-from metricgrad.estimators.metric_estimator import DTYPES
+from metricgrad.estimators.metric_estimator import FLOAT_DTYPES
 from metricgrad.evaluation.comparison_result import ComparisonResult, Trial
 from metricgrad.evaluation.diagnostics import diagnose
 from metricgrad.evaluation.grid import JobsFailed, run_grid
@@ -40,7 +40,7 @@ DEFAULT_BASELINES = (CONTROL, "balanced", "focal", TREES)
 """What a method has to beat: cross-entropy above all, then class weights, the focal loss, and trees."""
 DEFAULT_SPLITS = 6
 """More splits narrow the interval little, because all of them share their rows."""
-MIN_ROWS_PER_CLASS = 10
+MIN_COMPARED_ROWS_PER_CLASS = 10
 FIDELITY_SETS = 48
 """Fresh sets of validation rows on which a surrogate is finally compared with its metric."""
 
@@ -128,7 +128,7 @@ def compare(
     judge, how = get_metric(metric), get_recipe(recipe)
     _check_numbers(splits, test, validation, random_state)
     methods, left_out = _methods(method, baselines)
-    table = _read(X, y, groups, ignore, positive)
+    table = _read_table(X, y, groups, ignore, positive)
     plan = ComparisonPlan(table, judge, how, model, methods, test, validation)
     trials = _trials(plan, range(random_state, random_state + splits), n_jobs, verbose)
     return ComparisonResult(
@@ -187,12 +187,12 @@ def _judge(one: TrainedMethod, parts: Parts, recipe: Recipe, seed: int) -> Trial
         threshold = best_threshold(metric, one.scores.validation, parts.validation.y)
     diagnosis = diagnose(metric, one.scores.test, parts.test.y, threshold)
     followed = one.verdict is None or one.verdict.followed
-    fidelity = _fidelity(one, parts, recipe, seed)
+    fidelity = _fidelity_pairs(one, parts, recipe, seed)
     return Trial(seed, one.method, threshold, one.seconds, diagnosis, followed, one.history, fidelity)
 
 
 @torch.no_grad()
-def _fidelity(one: TrainedMethod, parts: Parts, recipe: Recipe, seed: int) -> Array | None:
+def _fidelity_pairs(one: TrainedMethod, parts: Parts, recipe: Recipe, seed: int) -> Array | None:
     """Return true and surrogate losses of fresh sets of validation rows, `(2, sets)`; None without a surrogate."""
     loss, model = one.loss, one.model
     if model is None or not isinstance(loss, SurrogateLoss):
@@ -260,7 +260,7 @@ class UserTable(NamedTuple):
     remarks: tuple[str, ...]
 
 
-def _read(X: Any, y: Any, groups: Any, ignore: Collection[str], positive: Any) -> UserTable:
+def _read_table(X: Any, y: Any, groups: Any, ignore: Collection[str], positive: Any) -> UserTable:
     """Check a table, and infer the columns of a data frame and the positive label."""
     features, cells, grouped, schema = _columns(X, y, groups, ignore)
     target, remark = infer_target(cells, str(cells.name), positive)
@@ -269,9 +269,9 @@ def _read(X: Any, y: Any, groups: Any, ignore: Collection[str], positive: Any) -
     dropped = len(targets) - len(labelled)
     features, targets = features.iloc[labelled] if schema else features[labelled], targets[labelled].astype(np.int8)
     fewest = int(min(targets.sum(), len(targets) - targets.sum()))
-    if fewest < MIN_ROWS_PER_CLASS:
+    if fewest < MIN_COMPARED_ROWS_PER_CLASS:
         raise ValueError(
-            f"y: expected at least {MIN_ROWS_PER_CLASS} rows of each class to compare methods, got {fewest}"
+            f"y: expected at least {MIN_COMPARED_ROWS_PER_CLASS} rows of each class to compare methods, got {fewest}"
         )
     remarks = [remark]
     if schema:
@@ -293,16 +293,16 @@ def _columns(
     for argument, given in (("target", y), ("group", groups)):
         if isinstance(given, str):
             check_column(given, [] if frame is None else list(frame.columns), argument)
-    features = check_array(X, accept_sparse="csr", dtype=DTYPES, input_name="X") if frame is None else frame
-    target = _cells(y, features, "y")
-    grouped = None if groups is None else _cells(groups, features, "groups")
+    features = check_array(X, accept_sparse="csr", dtype=FLOAT_DTYPES, input_name="X") if frame is None else frame
+    target = _aligned_cells(y, features, "y")
+    grouped = None if groups is None else _aligned_cells(groups, features, "groups")
     if frame is None:
         return features, target, grouped, None
     frame = frame.drop(columns=[given for given in (y, groups) if isinstance(given, str)])
     return frame, target, grouped, infer_columns(frame, ignore)
 
 
-def _cells(given: Any, features: Any, name: str) -> pd.Series[Any]:
+def _aligned_cells(given: Any, features: Any, name: str) -> pd.Series[Any]:
     """Return a column by its name, or the values given, one per row."""
     label = getattr(given, "name", None) or name
     cells: pd.Series[Any] = features[given] if isinstance(given, str) else pd.Series(np.asarray(given), name=label)

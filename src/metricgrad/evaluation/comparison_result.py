@@ -21,7 +21,7 @@ from metricgrad.reporting.plots import Picture, plot_convergence
 from metricgrad.training.history import Round
 
 Array = NDArray[Any]
-LABELS = {"sl-r": "metricgrad", "balanced": "class weights", "focal": "focal loss", TREES: "LightGBM"}
+METHOD_LABELS = {"sl-r": "metricgrad", "balanced": "class weights", "focal": "focal loss", TREES: "LightGBM"}
 """Labels of methods; other methods have their name."""
 
 
@@ -110,7 +110,7 @@ class ComparisonResult:
         -------
         str
         """
-        return LABELS.get(method, method)
+        return METHOD_LABELS.get(method, method)
 
     def of(self, method: str) -> list[Trial]:
         """Return the trials of a method, split by split.

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-FORMAT = b"metricgrad.records"
+METADATA_KEY = b"metricgrad.records"
 """Key of the file's metadata: version of the format, columns of JSON text, and what made all records."""
 NULLS = "~null"
 """No pointer: in one, 0 or 1 follows a tilde."""
@@ -56,7 +56,7 @@ def write_packed(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
         columns[_pointer(place)] = pa.array(found[place], kind or pa.string())
     columns[NULLS] = pa.array(nulls, pa.string())
     about = {"version": 1, "json": texts, "made_by": shared}
-    table = pa.table(columns).replace_schema_metadata({FORMAT: json.dumps(about, sort_keys=True)})
+    table = pa.table(columns).replace_schema_metadata({METADATA_KEY: json.dumps(about, sort_keys=True)})
     names = [name for name, column in columns.items() if column.type == pa.string()]  # numbers hardly repeat
     how = {"compression": "zstd", "compression_level": 19, "write_statistics": False, "write_page_checksum": True}
     pq.write_table(table, path, use_dictionary=names, **how)
@@ -75,13 +75,13 @@ def _type_of(values: Sequence[Any]) -> pa.DataType | None:
     """Return the type of a column that keeps all values as they are, or None if there is no such type."""
     known = [value for value in values if value is not None]
     if all(isinstance(value, list) for value in known):
-        kinds = {_kind(item) for value in known for item in value if item is not None}
+        kinds = {_column_kind(item) for value in known for item in value if item is not None}
         return pa.list_(TYPES[kinds.pop()]) if len(kinds) == 1 and None not in kinds else None
-    kinds = {_kind(value) for value in known}
+    kinds = {_column_kind(value) for value in known}
     return TYPES[kinds.pop()] if len(kinds) == 1 and None not in kinds else None
 
 
-def _kind(value: Any) -> type | None:
+def _column_kind(value: Any) -> type | None:
     kind = type(value)
     fits = (kind is not int or -(2**63) <= value < 2**63) and (kind is not str or _encodable(value))
     return kind if kind in TYPES and fits else None
@@ -104,7 +104,7 @@ def read_packed(path: Path) -> list[dict[str, Any]]:
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             table = file.read()
-        return _records(table, json.loads(table.schema.metadata[FORMAT]))
+        return _records_in(table, json.loads(table.schema.metadata[METADATA_KEY]))
     except FileNotFoundError:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException) as error:
@@ -112,7 +112,7 @@ def read_packed(path: Path) -> list[dict[str, Any]]:
         raise ValueError(f"{path}: expected a Parquet file of records, got one that cannot be read ({why})") from error
 
 
-def _records(table: pa.Table, about: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _records_in(table: pa.Table, about: Mapping[str, Any]) -> list[dict[str, Any]]:
     size, texts = table.num_rows, set(about["json"])
     columns: dict[Place, list[Any]] = {}
     nulls = _nulls(table[NULLS].to_pylist())

@@ -20,7 +20,7 @@ from metricgrad.reporting.terminal import visible
 Array = NDArray[Any]
 METHOD_NUMBERS = (0, 3, 4, 5, 6, 2, 1, 7)
 """Numbers in the palette of the methods of a comparison by their place, the one that is judged first."""
-Shown = Mapping[str, Sequence[Diagnosis]]
+Diagnoses = Mapping[str, Sequence[Diagnosis]]
 """What some methods show, split by split."""
 FAINT: dict[str, Any] = {"color": EVEN, "lw": 0.8, "zorder": 1, "alpha": 0.35}
 DIAGONAL: dict[str, Any] = {"color": EVEN, "lw": 0.8, "zorder": 1, "ls": (0, (1.5, 3))}
@@ -39,7 +39,7 @@ def method_numbers(methods: Sequence[str]) -> dict[str, int]:
 
 def plot_metric(values: Mapping[str, Array], metric: Metric) -> Picture:
     """Plot the metric of every method: a dot for each split, a bar at the mean; dots of one split are joined."""
-    figure, axes, rows = _rows(list(values), "Test rows: a dot for each split, a bar at the mean", metric.label)
+    figure, axes, rows = _row_axes(list(values), "Test rows: a dot for each split, a bar at the mean", metric.label)
     ends = np.tile(rows[:, None], len(next(iter(values.values()))))
     axes.plot(np.stack(list(values.values())), ends, **FAINT)
     for (name, own), row, number in zip(values.items(), rows, method_numbers([*values]).values(), strict=True):
@@ -53,7 +53,7 @@ def plot_metric(values: Mapping[str, Array], metric: Metric) -> Picture:
 def plot_ahead(intervals: Mapping[str, Interval], metric: Metric, ours: str, numbers: Mapping[str, int]) -> Picture:
     """Plot how far a method is ahead of each baseline in the metric: the mean difference and its 95 % interval."""
     label = f"{metric.label} of {ours} minus that of the baseline"
-    figure, axes, rows = _rows(list(intervals), "Mean difference and its 95 % interval", label)
+    figure, axes, rows = _row_axes(list(intervals), "Mean difference and its 95 % interval", label)
     axes.axvline(0, color=EVEN, lw=0.8)
     sign = 1 if metric.higher_is_better else -1  # a gain in an error rate is on the left
     for (name, gain), row in zip(intervals.items(), rows, strict=True):
@@ -64,7 +64,7 @@ def plot_ahead(intervals: Mapping[str, Interval], metric: Metric, ours: str, num
     return figure
 
 
-def _rows(names: Sequence[str], title: str, bottom: str) -> tuple[Picture, Any, Array]:
+def _row_axes(names: Sequence[str], title: str, bottom: str) -> tuple[Picture, Any, Array]:
     """Return a figure with a row for each name, the first on top, and where the rows are."""
     layout = ConstrainedLayoutEngine(w_pad=0.2)  # room for the larger letters of small screens
     figure = Picture(figsize=(5.6, 1.0 + 0.36 * len(names)), layout=layout)
@@ -88,20 +88,20 @@ def _row_mean(figure: Picture, axes: Any, at: tuple[float, float], name: str, co
 # ---- curves --------------------------------------------------------------------------------------------------------
 
 
-def plot_roc(shown: Shown) -> Picture:
+def plot_roc(shown: Diagnoses) -> Picture:
     """Plot ROC curves: recall against the false-alarm rate, thin for a split, thick for the mean."""
     figure, axes = _square("Recall", "false-alarm rate", xlim=(0, 1), ylim=(0, 1.01))
     axes.plot([0, 1], [0, 1], **DIAGONAL)
     return _curves(figure, shown, SHARES, lambda one: one.roc)
 
 
-def plot_precision_recall(shown: Shown) -> Picture:
+def plot_precision_recall(shown: Diagnoses) -> Picture:
     """Plot precision against recall, thin for a split, thick for the mean."""
     figure, _ = _square("Precision", "recall", xlim=(0, 1), ylim=(0, 1.01))
     return _curves(figure, shown, RECALLS, lambda one: one.precision)
 
 
-def plot_threshold(shown: Shown, metric: Metric) -> Picture:
+def plot_threshold(shown: Diagnoses, metric: Metric) -> Picture:
     """Plot the metric against the share of rows called positive; dots are the thresholds chosen on validation rows."""
     if not metric.thresholded:
         raise ValueError(f"metric: expected one that depends on a threshold, got {metric.name!r}")
@@ -113,7 +113,7 @@ def plot_threshold(shown: Shown, metric: Metric) -> Picture:
     return _curves(figure, shown, SHARES, lambda one: metric.value(one.losses))
 
 
-def plot_calibration(shown: Shown) -> Picture:
+def plot_calibration(shown: Diagnoses) -> Picture:
     """Plot the share of positives against the probability that scores would be as log-odds, in ten groups of rows."""
     figure, axes = _square("Share of positives", "score taken as a probability", xlim=(0, 1), ylim=(0, 1.01))
     axes.plot([0, 1], [0, 1], **DIAGONAL)
@@ -148,7 +148,7 @@ def _square(title: str, bottom: str, **limits: Any) -> tuple[Picture, Any]:
     return figure, axes
 
 
-def _curves(figure: Picture, shown: Shown, grid: Array, of: Callable[[Diagnosis], Array]) -> Picture:
+def _curves(figure: Picture, shown: Diagnoses, grid: Array, of: Callable[[Diagnosis], Array]) -> Picture:
     (axes,), means = figure.axes, {}
     for (name, own), number in zip(shown.items(), method_numbers([*shown]).values(), strict=True):
         lines = np.stack([of(one) for one in own])

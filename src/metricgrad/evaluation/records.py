@@ -41,7 +41,7 @@ class Setting:
     def of(cls, run: Mapping[str, Any]) -> Setting:
         """Return the setting of a run as it is stored."""
         recipe = str(run.get("recipe") or "default")
-        return cls(str(run.get("model") or "mlp"), recipe, _changes(recipe, run), int(run.get("rows") or 0))
+        return cls(str(run.get("model") or "mlp"), recipe, _recipe_changes(recipe, run), int(run.get("rows") or 0))
 
     @property
     def title(self) -> str:
@@ -55,7 +55,7 @@ UNKNOWN = ("content", "unknown")
 """The change shown for a run that was stored without the content of its recipe."""
 
 
-def _changes(recipe: str, run: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+def _recipe_changes(recipe: str, run: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """Return how the recipe of a stored run differs from the current one of that name."""
     content = run.get("content")
     known = {name: json.dumps(value) for name, value in RECIPES[recipe].content.items()} if recipe in RECIPES else {}
@@ -185,7 +185,7 @@ def _is_mapping_of(inner: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, Mapping) and all(map(inner, value.values()))
 
 
-def _is_number(value: Any) -> bool:
+def _is_number_or_none(value: Any) -> bool:
     return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
 
 
@@ -198,7 +198,7 @@ def _is_text(value: Any) -> bool:
 
 
 def _is_list_of_numbers(value: Any) -> bool:
-    return isinstance(value, list) and all(map(_is_number, value))
+    return isinstance(value, list) and all(map(_is_number_or_none, value))
 
 
 RUN_FIELDS: Mapping[str, Callable[[Any], bool]] = {
@@ -214,11 +214,11 @@ RUN_FIELDS: Mapping[str, Callable[[Any], bool]] = {
     "changes": lambda value: isinstance(value, Mapping),
 }
 FIELDS: Mapping[str, Callable[[Any], bool]] = {
-    "test": _is_mapping_of(_is_mapping_of(_is_number)),
+    "test": _is_mapping_of(_is_mapping_of(_is_number_or_none)),
     "rows": _is_mapping_of(_is_integer),
-    "positive_share": _is_number,
+    "positive_share": _is_number_or_none,
     "subset": _is_text,
-    "seconds": _is_number,
+    "seconds": _is_number_or_none,
     "command": _is_text,
     "history": _is_mapping_of(_is_list_of_numbers),
     "followed": lambda value: isinstance(value, Mapping),

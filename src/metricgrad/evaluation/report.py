@@ -15,7 +15,7 @@ from scipy.stats import spearmanr
 from metricgrad._version import __version__
 from metricgrad.evaluation import plots
 from metricgrad.evaluation.statistics import signed
-from metricgrad.reporting.atomic import write_whole
+from metricgrad.files import write_whole
 from metricgrad.reporting.html import render_page
 from metricgrad.reporting.plots import PANELS, history_frame, inline_svg, plot_training
 from metricgrad.reporting.tables import ResultTable, Shown, as_html, number, result_frame
@@ -49,13 +49,13 @@ def write_comparison(result: ComparisonResult, path: str | Path, command: str = 
         scripts=("page.js", "sort.js", "charts.js"),
         heading=title,
         result=result,
-        facts=_facts(result),
+        facts=_comparison_facts(result),
         picks=picks(plots.method_numbers([result.label(method) for method in result.methods])),
         charts=charts(result),
         methods=as_html(methods_table(result), id="methods"),
         test_to_train=result.test / (1 - result.test),
         followed=sum(trial.followed for trial in result.of(result.methods[0])),
-        confusions=[_confusion(result, method) for method in result.methods],
+        confusions=[_confusion_cells(result, method) for method in result.methods],
         fidelity=_fidelity_table(result),
         made=_made(result),
         command=command,
@@ -69,7 +69,7 @@ def picks(numbers: Mapping[str, int]) -> list[dict[str, str]]:
     return [{"name": n, "colour": str(i), "dash": d} for (n, i), d in zip(numbers.items(), dashes, strict=True)]
 
 
-def _facts(result: ComparisonResult) -> dict[str, str]:
+def _comparison_facts(result: ComparisonResult) -> dict[str, str]:
     return {
         "rows": f"{result.rows:,}",
         "positive": f"{result.positives / result.rows:.1%}",
@@ -100,7 +100,7 @@ def charts(result: ComparisonResult) -> dict[str, Markup]:
     }
     if metric.thresholded:
         drawn["threshold"] = plots.plot_threshold(shown, metric), f"{label} at every threshold, and those chosen"
-    pairs = {result.label(method): found for method, found in _fidelity(result).items()}
+    pairs = {result.label(method): found for method, found in _fidelity_by_method(result).items()}
     if pairs:
         drawn["fidelity"] = plots.plot_fidelity(pairs, metric, numbers), "True loss of fresh sets, and the surrogate's"
     return {name: inline_svg(figure, name, text) for name, (figure, text) in drawn.items()}
@@ -117,7 +117,7 @@ def _training(result: ComparisonResult, numbers: dict[str, int]) -> Any:
     return plot_training(trained, titles, higher_is_better=better, numbers=numbers, points=MAX_POINTS)
 
 
-def _fidelity(result: ComparisonResult) -> dict[str, np.ndarray]:
+def _fidelity_by_method(result: ComparisonResult) -> dict[str, np.ndarray]:
     """Return true losses and those of the surrogate on fresh sets, (2, sets) for every method that has them."""
     found = {m: [t.fidelity for t in result.of(m) if t.fidelity is not None] for m in result.methods}
     return {method: np.concatenate(pairs, axis=1) for method, pairs in found.items() if pairs}
@@ -165,7 +165,7 @@ def _method_row(result: ComparisonResult, method: str, best: bool) -> list[Shown
 
 def _fidelity_table(result: ComparisonResult) -> Markup | None:
     rows = []
-    for method, (true, learned) in _fidelity(result).items():
+    for method, (true, learned) in _fidelity_by_method(result).items():
         agree = float(spearmanr(true, learned).statistic) if np.ptp(true) and np.ptp(learned) else None
         last = (_last_round(result, method, name) for name in ("trust", "cosine"))
         values = (float(np.abs(true - learned).mean()), agree, *last)
@@ -186,7 +186,7 @@ def _last_round(result: ComparisonResult, method: str, name: str) -> float | Non
     return float(np.nanmean(last)) if np.isfinite(last).any() else None
 
 
-def _confusion(result: ComparisonResult, method: str) -> dict[str, Any]:
+def _confusion_cells(result: ComparisonResult, method: str) -> dict[str, Any]:
     every = zip(*(trial.diagnosis.confusion for trial in result.of(method)), strict=True)
     tp, fp, fn, tn = (int(sum(counts)) for counts in every)
     rows = [

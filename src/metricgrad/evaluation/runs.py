@@ -20,15 +20,14 @@ from metricgrad.losses.binary import TUNED, CostSensitive
 from metricgrad.metrics.registry import Metric, get_metric
 from metricgrad.tabular.encoding import Preparation
 from metricgrad.tabular.schema import Schema
-from metricgrad.training.checkpoint import Checkpoint
 from metricgrad.training.data import Parts, Rows, TrainingData
 from metricgrad.training.history import Round, Verdict
+from metricgrad.training.jobs import Checkpoint, train_each
 from metricgrad.training.methods import METHODS, make_loss
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import Recipe
 from metricgrad.training.selection import Selected, exact_scores
 from metricgrad.training.splits import split
-from metricgrad.training.trainer import train_each
 
 Array = NDArray[Any]
 CONTROL = "cross-entropy"

@@ -14,9 +14,8 @@ from typing import IO, Any
 import pandas as pd
 
 from metricgrad.evaluation.packed import read_packed, write_packed
-from metricgrad.locking import exclusive
+from metricgrad.files import exclusive, replacing
 from metricgrad.provenance import provenance
-from metricgrad.reporting.atomic import replacing
 from metricgrad.training.recipe import with_new_names
 
 RUNNING, PACKED = ".jsonl", ".parquet"
@@ -90,7 +89,7 @@ class Store:
         known = {_line_of(record) for record in packed} if lines else set()
         skipped, number = [], 0
         for number, line in enumerate(io.BytesIO(lines), 1):
-            record = _parsed(line)
+            record = _record_on(line)
             if record is None:
                 skipped += [number] if line.strip() else []
             elif not known or _line_of(record) not in known:
@@ -165,7 +164,7 @@ def _line_of(record: Mapping[str, Any]) -> str:
     return json.dumps(record, sort_keys=True)
 
 
-def _parsed(line: bytes) -> dict[str, Any] | None:
+def _record_on(line: bytes) -> dict[str, Any] | None:
     """Return the record on a line, an object with an object `run`, or None."""
     try:
         record = json.loads(line)

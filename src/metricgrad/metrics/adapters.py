@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from metricgrad.metrics.callable import Array, Passed, arguments_of, black_box, name_of
-from metricgrad.metrics.metric import Metric
+from metricgrad.metrics.callable import Array, Passed, black_box
+from metricgrad.metrics.metric import Metric, arguments_of, name_of
 
 PASSED_BY_METHOD: dict[str, Passed] = {
     "predict": "labels",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import math
 import numbers
 import pickle
@@ -19,7 +18,7 @@ from torch import Tensor
 
 from metricgrad.metrics.class_offsets import OffsetSearch
 from metricgrad.metrics.confusion import Function
-from metricgrad.metrics.metric import Metric
+from metricgrad.metrics.metric import Metric, arguments_of, name_of
 from metricgrad.metrics.tasks import BINARY, COLUMNS, MULTILABEL, TASKS, Task
 
 Array = NDArray[Any]
@@ -142,11 +141,9 @@ def black_box(
 
 def _best_of(box: BlackBox) -> Function:
     """Return the lowest loss over a few thresholds, or over a few offsets of each class or label."""
-    return (
-        OffsetSearch(box, box.task == MULTILABEL, trials=box.candidates).lowest_loss
-        if box.task.outputs
-        else box.at_best
-    )
+    if box.task.outputs:
+        return OffsetSearch(box, box.task == MULTILABEL, trials=box.candidates).lowest_loss
+    return box.at_best
 
 
 # ---- checks of the arguments --------------------------------------------------------------------------------------
@@ -193,20 +190,6 @@ def _check_pool(pool: Any, fn: Callable[..., Any]) -> None:
                 f"fn: expected a callable that can be pickled where pool is 'process', such as a function at the top "
                 f"of a module, got {fn!r}"
             ) from error
-
-
-def arguments_of(fn: Callable[..., Any]) -> tuple[str, ...]:
-    """Return the names of the arguments of a callable."""
-    try:
-        return tuple(inspect.signature(fn).parameters)
-    except (TypeError, ValueError):  # some callables written in C have no signature
-        return ()
-
-
-def name_of(fn: Callable[..., Any]) -> str:
-    """Return the name of a callable, of its class if it is an object."""
-    inner = fn.func if isinstance(fn, functools.partial) else fn
-    return str(getattr(inner, "__name__", type(inner).__name__))
 
 
 # ---- one call per set ----------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -314,3 +315,20 @@ def loss_name(loss: Callable[..., Tensor]) -> str:
 def short(number: float) -> str:
     """Write a number in the fewest digits that parse to it."""
     return repr(number).removesuffix(".0")
+
+
+# ---- callables -----------------------------------------------------------------------------------------------------
+
+
+def arguments_of(fn: Callable[..., Any]) -> tuple[str, ...]:
+    """Return the names of the arguments of a callable."""
+    try:
+        return tuple(inspect.signature(fn).parameters)
+    except (TypeError, ValueError):  # some callables written in C have no signature
+        return ()
+
+
+def name_of(fn: Callable[..., Any]) -> str:
+    """Return the name of a callable, of its class if it is an object."""
+    inner = fn.func if isinstance(fn, partial) else fn
+    return str(getattr(inner, "__name__", type(inner).__name__))

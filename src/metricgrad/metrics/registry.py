@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from metricgrad.metrics.adapters import adapt, is_sklearn_function
 from metricgrad.metrics.binary import BINARY_ALIASES, BINARY_METRICS, BINARY_PARAMETRIC
 from metricgrad.metrics.binary import auc as auc
@@ -29,9 +31,9 @@ from metricgrad.metrics.binary import precision as precision
 from metricgrad.metrics.binary import precision_at as precision_at
 from metricgrad.metrics.binary import recall as recall
 from metricgrad.metrics.binary import recall_at_precision as recall_at_precision
-from metricgrad.metrics.callable import name_of
 from metricgrad.metrics.metric import Metric as Metric
 from metricgrad.metrics.metric import checked_sets as checked_sets
+from metricgrad.metrics.metric import name_of
 from metricgrad.metrics.multiclass import CLASS_ALIASES, CLASS_METRICS, CLASS_PARAMETRIC
 from metricgrad.metrics.multilabel import LABEL_ALIASES, LABEL_METRICS
 from metricgrad.metrics.parse import (
@@ -212,3 +214,33 @@ def _hint(wanted: str) -> str:
     return (
         f"did you mean {' or '.join(meant)}?" if meant else f"known: {', '.join([*PLAIN_METRICS, *PARAMETRIC_METRICS])}"
     )
+
+
+# ---- metrics for the labels at hand --------------------------------------------------------------------------------
+
+NAMESAKES = {
+    "multiclass": {"error_rate": "micro_f1", "balanced_error": "multiclass_balanced_error", "mcc": "multiclass_mcc"},
+    "multilabel": {"macro_f1": "label_macro_f1", "micro_f1": "label_micro_f1", "map": "label_map"},
+}
+"""Name of a metric for several classes, or several labels a row; micro F1 is one minus the error rate."""
+
+
+def metric_for_labels(metric: Metric, y: Any) -> Metric:
+    """Return a metric, or its namesake for labels of several classes, or several labels a row.
+
+    >>> metric_for_labels(get_metric("macro_f1"), [[0, 1], [1, 1]]).name
+    'label_macro_f1'
+    >>> metric_for_labels(get_metric("mcc"), ["a", "b", "c"]).name
+    'multiclass_mcc'
+    """
+    labels = np.asarray(y)
+    if labels.ndim == 2 and labels.shape[1] > 1:
+        return metric_for_task(metric, "multilabel")
+    several = metric.name in NAMESAKES["multiclass"] and len(np.unique(labels)) > 2
+    return metric_for_task(metric, "multiclass") if several else metric
+
+
+def metric_for_task(metric: Metric, task: str) -> Metric:
+    """Return the metric of the same name for a task, or the metric itself where there is none."""
+    name = NAMESAKES.get(task, {}).get(metric.name)
+    return replace(get_metric(name), label=metric.label, known_as=metric.known_as) if name else metric

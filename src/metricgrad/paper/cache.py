@@ -12,16 +12,15 @@ from pathlib import Path
 
 import pooch
 
-from metricgrad.locking import exclusive
-from metricgrad.paper.download import Progress, fetch
+from metricgrad.files import exclusive, write_whole
+from metricgrad.paper.download import DownloadProgress, fetch
 from metricgrad.paper.formats import outline_parquet, read_blocks, write_parquet
 from metricgrad.paper.sources import File, Source
-from metricgrad.reporting.atomic import write_whole
 
 LOG = logging.getLogger(__name__)
 
 
-def prepare(source: Source, cache: Path, progress: Progress | None = None) -> Path:
+def prepare(source: Source, cache: Path, progress: DownloadProgress | None = None) -> Path:
     """Download and convert a dataset into the folder `cache`, once, and return the Parquet file.
 
     Raises
@@ -83,7 +82,7 @@ def _put_by_hand(path: Path) -> Path | None:
     return next((file for file in (path, path.with_name(path.name + ".zip")) if file.exists()), None)
 
 
-def _fetched(file: File, raw: Path, record: Path, progress: Progress | None) -> Path:
+def _fetched(file: File, raw: Path, record: Path, progress: DownloadProgress | None) -> Path:
     """Download a published file; without a published hash, it must have the recorded one, if there is one."""
     recorded = None if file.sha256 else _recorded(record).get(file.name)
     try:

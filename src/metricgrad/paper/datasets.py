@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer, load_digits
 
 from metricgrad.paper.cache import checked_digest, has_hash, how_to_get, prepare
-from metricgrad.paper.download import Progress
+from metricgrad.paper.download import DownloadProgress
 from metricgrad.paper.formats import Arrays, Outline, outline_parquet, read_parquet
 from metricgrad.paper.sources import SOURCES as SOURCES
 from metricgrad.paper.sources import Source
@@ -82,7 +82,7 @@ def load_dataset(
     download: bool = True,
     *,
     cache: PathLike | None = None,
-    progress: Progress | None = None,
+    progress: DownloadProgress | None = None,
     sources: Mapping[str, Source] = SOURCES,
 ) -> Dataset:
     """Load a dataset by name.
@@ -149,11 +149,11 @@ def dataset_digest(name: str) -> str:
     if source.name in EMBEDDED:
         return "embedded"
     path = _find(source, data_folder(), cache_folder())
-    return "" if path is None else _digest_of(path, path.stat().st_mtime_ns, path.stat().st_size)
+    return "" if path is None else _file_digest(path, path.stat().st_mtime_ns, path.stat().st_size)
 
 
 @lru_cache(maxsize=64)
-def _digest_of(path: Path, changed: int, size: int) -> str:
+def _file_digest(path: Path, changed: int, size: int) -> str:
     """Return the digest of a file; one that has changed is read again."""
     return checked_digest(path)[:16]
 

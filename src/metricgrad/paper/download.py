@@ -24,17 +24,21 @@ from metricgrad._version import __version__
 from metricgrad.tabular.cells import one_line, shortened
 from metricgrad.tabular.io import TooLargeError
 
-Progress = Callable[[int, "int | None"], None]
+DownloadProgress = Callable[[int, "int | None"], None]
 """Called with the bytes received so far and, where the server announces it, the size of the file."""
 BLOCK = 1 << 16
 # Failures of a connection, which another attempt may cure; a full disk, for example, is not among them.
-DROPPED = (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError)
+CONNECTION_ERRORS = (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError)
 TRANSIENT = (408, 416, 425, 429)
 """HTTP status codes below 500 for which another attempt may help."""
 
 
 def fetch(
-    url: str, path: str | os.PathLike[str], sha256: str | None = None, progress: Progress | None = None, **limits: Any
+    url: str,
+    path: str | os.PathLike[str],
+    sha256: str | None = None,
+    progress: DownloadProgress | None = None,
+    **limits: Any,
 ) -> Path:
     """Download `url` to `path`, and verify its SHA-256 if given; a file that is there and has that hash is kept.
 
@@ -63,7 +67,7 @@ def fetch(
 class Downloader:
     """Downloads over HTTP for pooch; a dropped connection is resumed where it dropped."""
 
-    progress: Progress | None = None
+    progress: DownloadProgress | None = None
     attempts: int = 4
     pause: float = 0.5  # seconds before the second attempt; doubles each time
     timeout: float = 30.0  # seconds without a byte after which a connection counts as dropped
@@ -91,7 +95,7 @@ class Downloader:
                     reason: Exception = error
                     if error.code == 416:  # no such range: start from the beginning
                         headers.clear()
-                except DROPPED as error:
+                except CONNECTION_ERRORS as error:
                     reason = error
         raise OSError(f"{url} could not be downloaded in {self.attempts} attempts: {one_line(reason)}") from reason
 

@@ -16,8 +16,8 @@ from metricgrad.paper.datasets import Dataset, dataset_digest, load_dataset
 from metricgrad.paper.printed import LOSSES, MODES, TABLE3_METHODS
 from metricgrad.paper.protocols import PROTOCOLS, get_protocol
 from metricgrad.surrogate.pretrained import bundled_digest
-from metricgrad.training.checkpoint import Checkpoint
 from metricgrad.training.data import Parts
+from metricgrad.training.jobs import Checkpoint
 from metricgrad.training.methods import METHODS
 from metricgrad.training.recipe import Recipe, get_recipe
 from metricgrad.training.splits import split
@@ -191,20 +191,20 @@ def execute(
     first = job[0]
     data = dataset_rows(first.dataset, first.seed, first.rows)
     parts = split_table(data.X, data.y, first.seed, standardise=first.how.standardise)
-    checkpoint = Checkpoint(unfinished / f"{_digest_of(job)}.pt") if unfinished else None
+    checkpoint = Checkpoint(unfinished / f"{_job_digest(job)}.pt") if unfinished else None
     wanted = [(run.method, get_metric(run.metric)) for run in job]
     seed = first.seed + SEED_STRIDE * first.replicate
     for run, trained in zip(job, train_methods(parts, wanted, first.how, first.model, seed, checkpoint), strict=True):
-        yield run.as_dict(), _outcome(run, trained, parts, data, protocols, brief)
+        yield run.as_dict(), _run_outcome(run, trained, parts, data, protocols, brief)
     if checkpoint:
         checkpoint.close()
 
 
-def _digest_of(job: Job) -> str:
+def _job_digest(job: Job) -> str:
     return hashlib.sha256(json.dumps([run.as_dict() for run in job], sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _outcome(
+def _run_outcome(
     run: Run, trained: TrainedMethod, parts: Parts, data: Dataset, protocols: Iterable[str], brief: bool
 ) -> dict[str, Any]:
     """Score a model under some protocols, and record how it was trained.

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_svmlight_file
 
 from metricgrad.tabular.cells import one_line, shortened
-from metricgrad.tabular.io import DAMAGED, Unpacked, unpacked_limit
+from metricgrad.tabular.io import DECODING_ERRORS, Unpacked, unpacked_limit
 
 TARGET = "target"
 ROWS = 1 << 16
@@ -33,7 +33,7 @@ ROWS = 1 << 16
 
 OPENERS: dict[str, Callable[..., Any]] = {".bz2": bz2.BZ2File, ".xz": lzma.LZMAFile, ".gz": gzip.GzipFile}
 
-UNREADABLE = (*DAMAGED, OverflowError, pa.ArrowException)
+UNREADABLE = (*DECODING_ERRORS, OverflowError, pa.ArrowException)
 """What the readers raise for a file that is truncated, of another format, or has text instead of numbers."""
 BUFFER = LONGEST_LINE = 1 << 20
 """Bytes read at a time, and of a line: parsers hold a line many times over."""
@@ -83,7 +83,7 @@ def read_blocks(path: Path, layout: Layout, rows: int = ROWS) -> Iterator[Arrays
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist")
     try:
-        with _opened(path, layout) as file:
+        with _opened_source(path, layout) as file:
             for block in readers[layout.kind](file, layout, rows):
                 _check_finite(block.X, block.features)
                 yield block
@@ -108,7 +108,7 @@ def write_parquet(path: Path, blocks: Iterable[Arrays]) -> int:
 
 def read_parquet(path: Path) -> Arrays:
     """Read a Parquet file, a batch at a time, into one float32 array; its column `target` must hold 0 and 1."""
-    with _parquet(path) as file:
+    with _opened_parquet(path) as file:
         features = _feature_names(file)
         rows = file.metadata.num_rows
         X, y = np.empty((rows, len(features)), dtype=np.float32), np.empty(rows, dtype=np.int8)
@@ -126,14 +126,14 @@ def read_parquet(path: Path) -> Arrays:
 
 def outline_parquet(path: Path) -> Outline:
     """Return the shape and positive share of a Parquet file, reading its targets only."""
-    with _parquet(path) as file:
+    with _opened_parquet(path) as file:
         features = _feature_names(file)
         y = _checked_targets(file.read(columns=[TARGET]).column(TARGET).to_numpy())
     return Outline(len(y), len(features), float(y.mean()))
 
 
 @contextmanager
-def _parquet(path: Path) -> Iterator[pq.ParquetFile]:
+def _opened_parquet(path: Path) -> Iterator[pq.ParquetFile]:
     """Open a Parquet file; any error in it becomes a `ValueError` that names it."""
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist")
@@ -183,7 +183,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 @contextmanager
-def _opened(path: Path, layout: Layout) -> Iterator[IO[bytes]]:
+def _opened_source(path: Path, layout: Layout) -> Iterator[IO[bytes]]:
     """Open a file, unpacked according to its suffix, with limits on its lines."""
     separator = layout.separator if layout.kind == "csv" and not layout.columns else None
     with ExitStack() as stack:
@@ -196,13 +196,13 @@ def _opened(path: Path, layout: Layout) -> Iterator[IO[bytes]]:
         elif path.suffix in OPENERS:
             unpacked = stack.enter_context(OPENERS[path.suffix](path, "rb"))
         else:
-            yield io.BufferedReader(_Lines(stack.enter_context(path.open("rb")), separator), BUFFER)
+            yield io.BufferedReader(_SourceLines(stack.enter_context(path.open("rb")), separator), BUFFER)
             return
         limited = Unpacked(unpacked, unpacked_limit(path.stat().st_size))
-        yield io.BufferedReader(_Lines(limited, separator), BUFFER)
+        yield io.BufferedReader(_SourceLines(limited, separator), BUFFER)
 
 
-class _Lines(io.RawIOBase):
+class _SourceLines(io.RawIOBase):
     """The bytes of a text; a line that is too long, or too many names, raise `ValueError` before a parser sees them.
 
     `separator` is that of the names in the first line that is not blank, if it has names.
@@ -261,7 +261,7 @@ def _csv_blocks(file: IO[bytes], layout: Layout, rows: int) -> Iterator[Arrays]:
         index_col=False,
         chunksize=rows,
     ) as chunks:
-        for chunk in _chunks(chunks):
+        for chunk in _checked_chunks(chunks):
             if layout.target not in chunk:
                 raise ValueError(f"there must be a column {layout.target!r}, got {_listed(list(map(str, chunk)))}")
             labels = chunk.pop(layout.target)
@@ -273,7 +273,7 @@ def _csv_blocks(file: IO[bytes], layout: Layout, rows: int) -> Iterator[Arrays]:
             yield Arrays(chunk.to_numpy(), y, tuple(map(str, chunk.columns)))
 
 
-def _chunks(chunks: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+def _checked_chunks(chunks: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
     """Yield the chunks of pandas, which raises `IndexError` if the first line has more values than names."""
     try:
         yield from chunks

@@ -17,7 +17,7 @@ from metricgrad.paper.tables import PaperTable
 from metricgrad.reporting.tables import ResultTable, Shown, number, result_frame
 
 MARKS = {"better": "↓", "within noise": "≈", "worse": "↑", "": ""}
-FOOTNOTES = {note.name: note for note in paper.FOOTNOTES}
+FOOTNOTES_BY_NAME = {note.name: note for note in paper.FOOTNOTES}
 
 
 def dataset_label(dataset: str) -> str:
@@ -37,7 +37,7 @@ def result_table(table: PaperTable, *, page: bool = False) -> ResultTable:
     for dataset in (*table.datasets, ""):
         for mode in modes:
             name = _row_name(table, dataset, page, first=mode == modes[0])
-            cells = [_shown(table, dataset, metric, method or mode) for metric, method in columns]
+            cells = [_shown_cell(table, dataset, metric, method or mode) for metric, method in columns]
             names = [name, Shown(method_label(mode))] if by_mode else [name]
             rows.append([*names, *cells, _share(*table.preferred(None, mode or "sl-r", dataset or None))])
             own = {"data-dataset": dataset, "data-method": mode}
@@ -69,7 +69,7 @@ def _row_name(table: PaperTable, dataset: str, page: bool, first: bool) -> Shown
     return Shown(dataset + ("*" if dataset in table.subsets else "") if first else "")
 
 
-def _shown(table: PaperTable, dataset: str, metric: str, method: str) -> Shown:
+def _shown_cell(table: PaperTable, dataset: str, metric: str, method: str) -> Shown:
     if not dataset:
         found = (table.ranks if table.number == 2 else table.wins).get(metric)
         if found is None:
@@ -97,7 +97,7 @@ def _share(part: int, whole: int) -> Shown:
 
 def _note_numbers(table: PaperTable, dataset: str = "", loss: str = "") -> str:
     """Return the numbers of the known problems that are of one dataset, or of one loss in all datasets."""
-    notes = [(str(i), FOOTNOTES[note.name]) for i, note in enumerate(table.notes, 1)]
+    notes = [(str(i), FOOTNOTES_BY_NAME[note.name]) for i, note in enumerate(table.notes, 1)]
     if dataset:
         return ",".join(i for i, note in notes if dataset in note.datasets)
     return ",".join(i for i, note in notes if loss in note.losses and not note.datasets)

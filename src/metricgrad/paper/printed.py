@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -115,6 +115,11 @@ def column(cells: Cells, loss: str) -> list[Mapping[str, float]]:
     return [by_loss[loss] for by_loss in cells.values()]
 
 
+def in_order(datasets: Collection[str]) -> list[str]:
+    """Return the datasets of Table 1 first, in its order, then the others by name."""
+    return [*(d for d in TABLE1 if d in datasets), *sorted(d for d in datasets if d not in TABLE1)]
+
+
 # ---- against the printed -------------------------------------------------------------------------------------------
 
 VERDICTS = ("better", "within noise", "worse")
@@ -221,8 +226,35 @@ FOOTNOTES = (
         (2,),
     ),
 )
+SHARED_PROBLEMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"paper": ("test-threshold", "floor", "accuracy", "mcc"), "honest": ("mcc",)}
+)
+"""Footnotes by protocol that concern our cells as well as the printed ones."""
 
 
 def footnotes(table: int, dataset: str = "", loss: str = "", method: str = "") -> list[Footnote]:
     """Return the known problems of a cell, including those of its whole table."""
     return [note for note in FOOTNOTES if note.concerns(table, dataset, loss, method)]
+
+
+@dataclass(frozen=True)
+class Note:
+    """A known problem of the paper that concerns a table; `ours` is whether our cells have it too."""
+
+    name: str
+    text: str
+    ours: bool
+
+
+Cell = tuple[str, str, str]
+"""A dataset, a metric and a method."""
+
+
+def notes_of(table: int, protocol: str, printed: Iterable[Cell], run: Iterable[Cell]) -> tuple[Note, ...]:
+    """Return the known problems that concern a printed cell, or one of ours that is scored as the paper's were."""
+    shared, printed, run = SHARED_PROBLEMS.get(protocol, ()), tuple(printed), tuple(run)
+    return tuple(
+        Note(note.name, note.text, note.name in shared)
+        for note in FOOTNOTES
+        if any(note.concerns(table, *place) for place in (*printed, *(run if note.name in shared else ())))
+    )

@@ -19,10 +19,10 @@ from metricgrad.evaluation.report import picks
 from metricgrad.evaluation.runs import method_label, metric_label
 from metricgrad.evaluation.statistics import Ranking, common_methods, rank_methods
 from metricgrad.evaluation.store import Store
+from metricgrad.files import write_whole
 from metricgrad.metrics.registry import get_metric
 from metricgrad.paper import printed as paper
-from metricgrad.paper.figure_plots import figure1_panels, figure2_panels
-from metricgrad.paper.figures import figure1, figure2
+from metricgrad.paper.figures import figure1, figure1_panels, figure2, figure2_panels
 from metricgrad.paper.layouts import (
     dataset_label,
     datasets_table,
@@ -35,7 +35,6 @@ from metricgrad.paper.layouts import (
 )
 from metricgrad.paper.protocols import PROTOCOLS
 from metricgrad.paper.tables import PaperTable, losses, table1, table2, table3
-from metricgrad.reporting.atomic import write_whole
 from metricgrad.reporting.html import render_page
 from metricgrad.reporting.plots import PALETTE, PANELS, inline_svg, plot_training
 from metricgrad.reporting.tables import ResultTable, Shown, as_html, result_frame

@@ -10,7 +10,7 @@ from typing import Any
 
 from metricgrad.evaluation.grid import run_grid
 from metricgrad.evaluation.store import Store
-from metricgrad.paper import figure_plots, figures
+from metricgrad.paper import figures
 from metricgrad.paper.datasets import names as known_datasets
 from metricgrad.paper.datasets import table1
 from metricgrad.paper.experiments import BUDGETS, TABLES, Run, execute, jobs_of, table_runs
@@ -72,7 +72,7 @@ def make_plan(
     recipe = recipe or ("paper" if budget == "paper" else "default")
     protocols = tuple(PROTOCOLS) if protocol == "both" else (protocol,)
     chosen, absent = _datasets(datasets)
-    changes = _changes(recipe, budget, rounds, steps)
+    changes = _budget_changes(recipe, budget, rounds, steps)
     tables = [name for name in TABLES if target in (name, "all")]
     runs = table_runs(
         tables,
@@ -99,7 +99,7 @@ def _datasets(asked: Sequence[str] | None) -> tuple[list[str], list[str]]:
     return list(dict.fromkeys(asked)), []
 
 
-def _changes(recipe: str, budget: str, rounds: int | None, steps: int | None) -> tuple[tuple[str, Any], ...]:
+def _budget_changes(recipe: str, budget: str, rounds: int | None, steps: int | None) -> tuple[tuple[str, Any], ...]:
     """Return the fields of a recipe that a budget, or a number of rounds or steps, changes."""
     plain = get_recipe(recipe)
     changes: dict[str, Any] = dict(BUDGETS[budget][recipe])
@@ -158,7 +158,7 @@ def draw(
     settings = (dataset, metric, recipe) if target == "figure3" else ()
     arrays = getattr(figures, target)(*settings, seed=seed)
     out.mkdir(parents=True, exist_ok=True)
-    figure = getattr(figure_plots, f"plot_{target}")(arrays)
+    figure = getattr(figures, f"plot_{target}")(arrays)
     files = [out / f"{target}.{kind}" for kind in ("png", "svg", "npz")]
     for file in files[:2]:
         figure.savefig(file, dpi=150)

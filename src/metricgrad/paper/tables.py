@@ -22,19 +22,6 @@ from metricgrad.paper.sources import SOURCES
 Results = Store | str | Path | Sequence[Record]
 NOT_COMPARABLE: Mapping[str, tuple[str, ...]] = MappingProxyType({"honest": ("jaccard",)})
 """Losses by protocol for which the paper measured another quantity: its number is shown, but not compared."""
-SHARED_PROBLEMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {"paper": ("test-threshold", "floor", "accuracy", "mcc"), "honest": ("mcc",)}
-)
-"""Footnotes by protocol that concern our cells as well as the printed ones."""
-
-
-@dataclass(frozen=True)
-class Note:
-    """A known problem of the paper that concerns a table; `ours` is whether our cells have it too."""
-
-    name: str
-    text: str
-    ours: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +61,7 @@ class PaperTable:
     methods: Mapping[str, tuple[str, ...]]
     frame: pd.DataFrame = field(repr=False)
     subsets: Mapping[str, str] = field(repr=False)
-    notes: tuple[Note, ...] = field(repr=False)
+    notes: tuple[paper.Note, ...] = field(repr=False)
     followed: bool = True
 
     @property
@@ -161,7 +148,7 @@ def table1(results: Results) -> pd.DataFrame:
             "printed_share": printed.positive_share if printed else None,
         }
         rows[tuple(row.items())] = None
-    order = _ordered({row[0][1] for row in rows})
+    order = paper.in_order({row[0][1] for row in rows})
     found = sorted(map(dict, rows), key=lambda row: order.index(row["dataset"]))
     frame: pd.DataFrame = pd.DataFrame(found, dtype=object)
     return frame
@@ -270,11 +257,6 @@ def _by_seed(index: Index, protocol: Protocol, place: tuple[str, str, str], foll
     return {seed: (loss, record) for seed, (loss, record) in found.items() if loss is not None}
 
 
-def _ordered(datasets: Collection[str]) -> list[str]:
-    """Return the paper's datasets first, in its order, then the others by name."""
-    return [*(d for d in paper.TABLE1 if d in datasets), *sorted(d for d in datasets if d not in paper.TABLE1)]
-
-
 def _table(
     table: int,
     records: Sequence[Record],
@@ -286,7 +268,7 @@ def _table(
 ) -> PaperTable:
     records = _of_setting(records, setting)
     there = {record.dataset for record in records}
-    rows = _ordered(datasets or there | (set(paper.TABLE1) if there & set(paper.TABLE1) else set()))
+    rows = paper.in_order(datasets or there | (set(paper.TABLE1) if there & set(paper.TABLE1) else set()))
     index, followed = _index(records), all(record.knows_followed for record in records)
     cells: dict[tuple[str, str, str], dict[str, Any]] = {}
     for dataset in rows:
@@ -304,7 +286,8 @@ def _table(
     frame = pd.DataFrame(
         list(cells.values()), index=pd.MultiIndex.from_tuples(cells, names=["dataset", "metric", "method"])
     )
-    notes = _notes(table, frame, protocol)
+    printed_cells, run = (frame.index[frame[column].notna()] for column in ("printed", "mean"))
+    notes = paper.notes_of(table, protocol.name, printed_cells, run)
     subsets = _subsets(records, rows)
     return PaperTable(table, protocol.name, records[0].setting, tuple(rows), methods, frame, subsets, notes, followed)
 
@@ -342,14 +325,3 @@ def _subsets(records: Iterable[Record], rows: Iterable[str]) -> dict[str, str]:
         parts.setdefault(record.dataset, {})[record.subset or "the whole"] = None
     held = {dataset: " and ".join(parts.get(dataset, ())) for dataset in rows}
     return {dataset: part for dataset, part in held.items() if part not in ("", "the whole")}
-
-
-def _notes(table: int, frame: pd.DataFrame, protocol: Protocol) -> tuple[Note, ...]:
-    """Return the known problems that concern a printed cell, or one of ours that is scored as the paper's were."""
-    shared = SHARED_PROBLEMS.get(protocol.name, ())
-    printed, run = frame.index[frame["printed"].notna()], frame.index[frame["mean"].notna()]
-    return tuple(
-        Note(note.name, note.text, note.name in shared)
-        for note in paper.FOOTNOTES
-        if any(note.concerns(table, *place) for place in (*printed, *(run if note.name in shared else ())))
-    )

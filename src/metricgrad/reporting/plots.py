@@ -32,12 +32,8 @@ PALETTE = ("#0e7fa3", "#b3289f", "#c26a04", "#475569", "#2f7d32", "#7c3aed", "#b
 DASHES: tuple[Any, ...] = ("-", (0, (4.5, 1.8)), (0, (1.2, 1.6)), (0, (6, 1.6, 1.2, 1.6)))
 INK, SOFT, LINE, EVEN = "#1d2733", "#5c6673", "#e3e0d8", "#8a93a0"
 """Colours of headings, labels, grid lines and axes."""
-CSS_COLOURS = {colour: f"var(--c{i})" for i, colour in enumerate(PALETTE)} | {
-    INK: "var(--ink)",
-    SOFT: "var(--soft)",
-    LINE: "var(--line)",
-    EVEN: "var(--even)",
-}
+CSS_COLOURS = {colour: f"var(--c{i})" for i, colour in enumerate(PALETTE)}
+CSS_COLOURS |= {INK: "var(--ink)", SOFT: "var(--soft)", LINE: "var(--line)", EVEN: "var(--even)"}
 MAX_TICKS = 6
 MAX_TIPS = 30
 """How many places along the x axis of a chart show their values on a page."""
@@ -206,7 +202,7 @@ def plot_training(
     panels[-1].set_xlabel("model steps", loc="right", fontsize=9, color=SOFT)
     longest = max((mean["steps"].to_numpy() for mean in means.values()), key=len, default=np.array([]))
     if len(longest):
-        lines = {name: _read(mean, longest, titles) for name, mean in means.items()}
+        lines = {name: _values_near(mean, longest, titles) for name, mean in means.items()}
         add_tips(figure, panels, "step", longest, lines, tips)
     return figure
 
@@ -242,7 +238,7 @@ def _leave_room(axes: Any) -> None:
     )
 
 
-def _read(mean: pd.DataFrame, steps: Array, titles: Mapping[str, str]) -> list[str]:
+def _values_near(mean: pd.DataFrame, steps: Array, titles: Mapping[str, str]) -> list[str]:
     """Return the values of a mean at the steps nearest to some, as text."""
     own = mean["steps"].to_numpy(dtype=float)
     nearest = np.abs(own[:, None] - steps).argmin(0)
@@ -281,12 +277,7 @@ def inline_svg(figure: Picture, name: str, label: str, *, legend: bool = False) 
         for child in list(parent):
             if child.tag in ("metadata", "style") or (child.tag in ("defs", "g") and not len(child)):
                 parent.remove(child)
-    kept = {
-        "viewBox": root.get("viewBox", ""),
-        "role": "img",
-        "aria-label": NOT_XML.sub("\ufffd", label),
-        "tabindex": "0",
-    }
+    kept = {"viewBox": root.get("viewBox", ""), "role": "img", "aria-label": _xml(label), "tabindex": "0"}
     root.attrib.clear()
     root.attrib.update(kept)
     return Markup(ET.tostring(root, encoding="unicode"))
@@ -312,9 +303,7 @@ def _clean(element: ET.Element, marks: Mapping[str, dict[str, str]]) -> None:
             title = ET.Element("title")
             title.text = _xml(mark["title"])
             element.insert(0, title)
-    for key in ("d", "x", "y"):
-        if key in attributes:
-            attributes[key] = _short_numbers(attributes[key])
+    attributes |= {key: _short_numbers(attributes[key]) for key in ("d", "x", "y") if key in attributes}
     if "style" in attributes:
         attributes["style"] = re.sub(r"#[0-9a-f]{6}", lambda m: CSS_COLOURS.get(m[0], m[0]), attributes["style"])
     element.attrib.clear()

@@ -133,7 +133,7 @@ def as_rich(table: ResultTable) -> Group:
     shown = Table(title=Text(visible(table.title), "table.title"), box=box.SIMPLE_HEAD, padding=0, show_edge=False)
     for i, heading in enumerate(table.headings):
         shown.add_column(
-            Text(visible(_joined(heading))), justify="left" if i < table.names else "right", overflow="fold"
+            Text(visible(_heading_text(heading))), justify="left" if i < table.names else "right", overflow="fold"
         )
     for row in table.rows:
         shown.add_row(
@@ -146,14 +146,14 @@ def as_markdown(table: ResultTable) -> str:
     """Return a table for documents, with its title above and its notes as a list below."""
     rule = ["---" if i < table.names else "---:" for i in range(table.frame.shape[1])]
     lines = [
-        f"**{_escaped(table.title)}**",
+        f"**{_markdown_escaped(table.title)}**",
         "",
-        _line(_escaped(_joined(heading)) for heading in table.headings),
+        _line(_markdown_escaped(_heading_text(heading)) for heading in table.headings),
         _line(rule),
         *(_line(_markdown(cell) for cell in row) for row in table.rows),
     ]
     if table.notes:
-        lines += ["", *(f"- {_escaped(note)}" for note in table.notes)]
+        lines += ["", *(f"- {_markdown_escaped(note)}" for note in table.notes)]
     return "\n".join(lines) + "\n"
 
 
@@ -177,19 +177,19 @@ def as_html(table: ResultTable, *, id: str = "", lead: str = "", classes: str = 
     )
 
 
-def _joined(heading: tuple[str, str]) -> str:
+def _heading_text(heading: tuple[str, str]) -> str:
     return ": ".join(filter(None, heading))
 
 
 def _markdown(cell: Shown) -> str:
-    text = _escaped(cell.text)
-    return (f"**{text}**" if cell.best else text) + _escaped(cell.error + cell.brackets)
+    text = _markdown_escaped(cell.text)
+    return (f"**{text}**" if cell.best else text) + _markdown_escaped(cell.error + cell.brackets)
 
 
 def _line(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _escaped(text: str) -> str:
+def _markdown_escaped(text: str) -> str:
     """Escape the special characters of Markdown and HTML."""
     return re.sub(r"([\\`*_\[\]<>|&])", r"\\\1", re.sub(r"\s+", " ", text))

@@ -16,9 +16,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from safetensors.torch import save as packed_tensors
 
+from metricgrad.files import write_whole
 from metricgrad.metrics.metric import Metric
 from metricgrad.metrics.tasks import BINARY
-from metricgrad.reporting.atomic import write_whole
 from metricgrad.reporting.progress import work_bar
 from metricgrad.surrogate.count_emulator import CALLS_TO_CHECK, CALLS_TO_FIT, CountEmulator, emulated, fit_counts
 from metricgrad.surrogate.network import CONFIGS, Progress, Surrogate, SurrogateConfig, config_for

@@ -11,7 +11,7 @@ from scipy.stats import rankdata, spearmanr
 from torch import Tensor
 
 from metricgrad.metrics.metric import Metric
-from metricgrad.metrics.tasks import Task
+from metricgrad.metrics.tasks import RANKING, Task
 from metricgrad.surrogate.network import Surrogate
 
 if TYPE_CHECKING:
@@ -21,6 +21,10 @@ PROBE_WIDTH = 0.2
 """How far a probe moves scores, in units of their spread in the set."""
 PROBE_PAIRS = 64
 """Probes, each in both directions."""
+PROBED_SETS = 4
+"""Of the sets given, those on which the gradient of the metric is probed."""
+MIN_RELATIVE_SPREAD = 0.003
+"""Sets whose true losses spread less than this share of their range have no order to get right."""
 
 
 @torch.no_grad()
@@ -123,3 +127,20 @@ def gradient_cosine(
         return float("nan")
     cosine = (gradient * (one + other)).sum() / 2 / (gradient.norm() * length.sqrt())
     return float(cosine.clamp(-1, 1))
+
+
+def trust_on(loss: SurrogateLoss, scores: Tensor, targets: Tensor, weights: Tensor | None) -> float:
+    """Return the correlation of surrogate and metric on some sets, NaN if these lose nearly the same."""
+    measured = loss.fidelity(scores, targets, weights)
+    span = float(loss.surrogate.high - loss.surrogate.low)
+    return measured["spearman"] if measured["spread"] >= MIN_RELATIVE_SPREAD * span else math.nan
+
+
+def cosine_on(loss: SurrogateLoss, scores: Tensor, targets: Tensor, weights: Tensor | None) -> float:
+    """Return the cosine between both gradients on the first of some sets; NaN if calling the metric is costly."""
+    if loss.metric.costly:
+        return math.nan
+    weights = torch.ones_like(loss.metric.task.rows(scores)) if weights is None else weights
+    probed = len(scores) if loss.metric.task == RANKING else PROBED_SETS  # a query has few rows
+    some = [rows[:probed] for rows in (scores, targets, weights)]
+    return gradient_cosine(loss, *some, generator=torch.Generator().manual_seed(0))

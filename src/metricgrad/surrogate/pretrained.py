@@ -166,7 +166,7 @@ def open_surrogate(path: Path) -> Surrogate:
 
 def save_surrogate(surrogate: Surrogate, path: Path, record: Mapping[str, Any] | None = None) -> None:
     """Save a surrogate in half precision, with a record of how it was fitted."""
-    from metricgrad.reporting.atomic import write_whole  # only here: reading needs nothing of it
+    from metricgrad.files import write_whole  # only here: reading needs nothing of it
 
     write_whole(path, packed_surrogate(surrogate, record))
 

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from metricgrad.reporting.atomic import replacing, write_whole
+from metricgrad.files import replacing, write_whole
 from metricgrad.reporting.terminal import visible
 from metricgrad.tabular.cells import TableError, listed, numbers
 from metricgrad.tabular.io import read_chunks
@@ -54,7 +54,7 @@ def write_predictions(
     By default `ids` are those of the model's schema; `report` is called with a line about columns that are not used.
     """
     rows = 0
-    with _opened(out) as file:
+    with _opened_output(out) as file:
         for frame in checked_chunks(model, data, report):
             for name in ids:
                 check_column(name, list(frame.columns), "id")
@@ -143,7 +143,7 @@ def checked_chunks(model: TableClassifier, data: str | Path, report: Report) -> 
         yield frame
 
 
-class _Lines(io.TextIOBase):
+class _OutputLines(io.TextIOBase):
     """A text file to which csv writes a row at a time: line ends become those of Unix, terminal codes are escaped."""
 
     def __init__(self, file: IO[str]) -> None:
@@ -155,15 +155,15 @@ class _Lines(io.TextIOBase):
 
 
 @contextmanager
-def _opened(out: str | Path) -> Iterator[_Lines]:
+def _opened_output(out: str | Path) -> Iterator[_OutputLines]:
     """Open a file that appears under its name only when it is complete."""
     if str(out) == "-":
-        yield _Lines(sys.stdout)
+        yield _OutputLines(sys.stdout)
         return
     if Path(out).is_dir():
         raise TableError(f"out: expected a file, got the folder {str(out)!r}")
     with replacing(out) as staging, staging.open("w", encoding="utf-8", newline="") as file:
-        yield _Lines(file)
+        yield _OutputLines(file)
 
 
 # ---- export --------------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ MIN_LEVEL_ROWS = 5
 """Rows a level needs to have one."""
 MAX_SCALED = 10.0
 """Scaled numbers are clipped here, so that one extreme cell does not decide a score alone."""
-CHUNK = 65_536
+ENCODED_AT_ONCE = 65_536
 """Rows that are encoded at a time."""
 DATE_PARTS = ("days", "month", "weekday", "hour")
 
@@ -184,8 +184,8 @@ class Preparation(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         widths = [len(encoder.features) for encoder in self.encoders_]
         stops = np.cumsum(widths)
         encoded = np.empty((len(X), stops[-1]), dtype=np.float32)
-        for start in range(0, len(X), CHUNK):  # encoders use float64: a chunk at a time saves memory
-            rows = slice(start, start + CHUNK)
+        for start in range(0, len(X), ENCODED_AT_ONCE):  # encoders use float64: a chunk at a time saves memory
+            rows = slice(start, start + ENCODED_AT_ONCE)
             for encoder, width, stop in zip(self.encoders_, widths, stops, strict=True):
                 encoded[rows, stop - width : stop] = encoder.encode(X[encoder.name].iloc[rows])
         return encoded

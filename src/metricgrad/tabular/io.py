@@ -41,7 +41,7 @@ MAX_UNPACKED_VARIABLE = "METRICGRAD_MAX_UNPACKED_GB"
 MAX_UNPACKED_GB = 32.0
 MAX_RATIO, RATIO_FROM = 100, 1 << 28
 """Bytes unpacked per packed byte, and the size up to which any ratio is accepted: sparse tables compress well."""
-DAMAGED = (
+DECODING_ERRORS = (
     EOFError,
     OSError,
     RuntimeError,  # an encrypted zip, or a compression method this Python lacks
@@ -75,10 +75,10 @@ def read_table(
     DataFrame
         With at least one row. For a text file, every column is of strings, unless `text_columns` is given.
     """
-    with _opened(path, max_unpacked_gb) as file:
-        if text_columns is not None and _is_text(file):
-            return _parsed(file, path, text_columns)
-        frame: pd.DataFrame = _joined(list(_chunks(file, path, CHUNK_ROWS)))
+    with _unpacked_file(path, max_unpacked_gb) as file:
+        if text_columns is not None and _looks_like_text(file):
+            return _typed_frame(file, path, text_columns)
+        frame: pd.DataFrame = _concatenated(list(_frames(file, path, CHUNK_ROWS)))
         return frame
 
 
@@ -86,16 +86,16 @@ def read_chunks(
     path: str | Path, rows: int = CHUNK_ROWS, max_unpacked_gb: float | None = None
 ) -> Iterator[pd.DataFrame]:
     """Read a table in chunks, so that it need not fit into memory; see `read_table`."""
-    with _opened(path, max_unpacked_gb) as file:
-        yield from _chunks(file, path, rows)
+    with _unpacked_file(path, max_unpacked_gb) as file:
+        yield from _frames(file, path, rows)
 
 
-def _chunks(file: IO[bytes], path: str | Path, rows: int) -> Iterator[pd.DataFrame]:
+def _frames(file: IO[bytes], path: str | Path, rows: int) -> Iterator[pd.DataFrame]:
     if not (head := _head(file)):
         raise TableError(f"{path}: expected a table, got an empty file")
     seen = 0
     try:
-        for batch in {PARQUET: _parquet, FEATHER: _feather}.get(head, _text)(file, rows):
+        for batch in {PARQUET: _parquet_frames, FEATHER: _feather}.get(head, _text)(file, rows):
             seen += len(batch)
             if len(batch) > rows:
                 yield from (batch[start : start + rows] for start in range(0, len(batch), rows))
@@ -113,7 +113,7 @@ def _text(file: IO[bytes], rows: int) -> Iterator[pd.DataFrame]:
     return read_text(file)
 
 
-def _parquet(file: IO[bytes], rows: int) -> Iterator[pd.DataFrame]:
+def _parquet_frames(file: IO[bytes], rows: int) -> Iterator[pd.DataFrame]:
     source = pyarrow.parquet.ParquetFile(file)
     check_names(source.schema_arrow.names)
     yield from (batch.to_pandas() for batch in source.iter_batches(rows))
@@ -125,7 +125,7 @@ def _feather(file: IO[bytes], rows: int) -> Iterator[pd.DataFrame]:
     yield from (source.get_batch(number).to_pandas() for number in range(source.num_record_batches))
 
 
-def _parsed(file: IO[bytes], path: str | Path, text_columns: Collection[str]) -> pd.DataFrame:
+def _typed_frame(file: IO[bytes], path: str | Path, text_columns: Collection[str]) -> pd.DataFrame:
     """Read a text file with plain numbers parsed chunk by chunk, so that no column of them is ever held as text.
 
     Each is parsed into an array with room for all rows: joining many small arrays would need the memory twice. A column
@@ -136,7 +136,7 @@ def _parsed(file: IO[bytes], path: str | Path, text_columns: Collection[str]) ->
     text: dict[Any, list[pd.Series[Any]]] = {name: [] for name in text_columns}
     names: list[Any] = []
     mixed: set[Any] = set()
-    for chunk in _chunks(file, path, CHUNK_ROWS):
+    for chunk in _frames(file, path, CHUNK_ROWS):
         names = names or list(chunk)
         for name, cells in chunk.items():
             found = None if name in text else _plain_numbers(cells)
@@ -150,15 +150,15 @@ def _parsed(file: IO[bytes], path: str | Path, text_columns: Collection[str]) ->
         rows += len(chunk)
     if mixed:
         text.update((name, []) for name in mixed)
-        for chunk in _chunks(file, path, CHUNK_ROWS):
+        for chunk in _frames(file, path, CHUNK_ROWS):
             for name in mixed:
                 text[name].append(chunk[name])
-    joined = {name: parsed[name][:rows] if name in parsed else _joined(text.pop(name)) for name in names}
+    joined = {name: parsed[name][:rows] if name in parsed else _concatenated(text.pop(name)) for name in names}
     frame: pd.DataFrame = pd.DataFrame(joined, copy=False)
     return frame
 
 
-def _joined(parts: list[Any]) -> Any:
+def _concatenated(parts: list[Any]) -> Any:
     return parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True)
 
 
@@ -172,7 +172,7 @@ def _plain_numbers(cells: pd.Series[Any]) -> Floats | None:
 
 
 @contextmanager
-def _opened(path: str | Path, max_unpacked_gb: float | None) -> Iterator[IO[bytes]]:
+def _unpacked_file(path: str | Path, max_unpacked_gb: float | None) -> Iterator[IO[bytes]]:
     """Open a file, unpacked; a stream without random access is copied to a temporary file first."""
     with ExitStack() as stack:
         if str(path) == "-":
@@ -194,7 +194,7 @@ def _head(file: IO[bytes]) -> bytes:
     return PARQUET if head.startswith(PARQUET) else head
 
 
-def _is_text(file: IO[bytes]) -> bool:
+def _looks_like_text(file: IO[bytes]) -> bool:
     return _head(file) not in (PARQUET, FEATHER)
 
 
@@ -268,7 +268,7 @@ def _unpacked(
         return _copied(Unpacked(packed, limit), stack)
     except (TableError, TooLargeError) as error:
         raise TableError(f"{path}: {error}") from None
-    except DAMAGED as error:
+    except DECODING_ERRORS as error:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise
         reason = str(error) or type(error).__name__

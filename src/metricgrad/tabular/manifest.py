@@ -142,7 +142,7 @@ def read_file(path: Path, most: int) -> bytes:
     try:
         status = os.fstat(opened)
         if not stat.S_ISREG(status.st_mode):
-            raise ValueError(f"expected a regular file, got {_kind(status.st_mode)}")
+            raise ValueError(f"expected a regular file, got {_file_kind(status.st_mode)}")
         size = status.st_size
         if size <= most:
             with open(opened, "rb", closefd=False) as file:
@@ -155,7 +155,7 @@ def read_file(path: Path, most: int) -> bytes:
     return content
 
 
-def _kind(mode: int) -> str:
+def _file_kind(mode: int) -> str:
     kinds = {stat.S_IFIFO: "a pipe", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device", stat.S_IFDIR: "a folder"}
     return kinds.get(stat.S_IFMT(mode), "something else")
 
@@ -187,7 +187,7 @@ def check_storable(state: dict[str, Any]) -> None:
 
 def read_table_state(state: Field) -> tuple[str, Target, Preparation]:
     """Return metric, target and fitted preparation from untrusted plain data."""
-    schema = Schema(tuple(_column(entry) for entry in state["columns"].items()))
+    schema = Schema(tuple(_read_column(entry) for entry in state["columns"].items()))
     check_names([column.name for column in schema.columns])
     preparation = read_preparation(schema, state["preparation"])
     features = sum(len(encoder.features) for encoder in preparation.encoders_)
@@ -207,7 +207,7 @@ def read_preparation(schema: Schema, state: Field) -> Preparation:
     return preparation
 
 
-def _column(entry: Field) -> Column:
+def _read_column(entry: Field) -> Column:
     kind = entry["kind"].one_of({**USED, **DROPPED})
     return Column(entry["name"].text(), kind, _form(entry["form"], kind), entry["stray"].count())
 
@@ -237,13 +237,13 @@ def _encoder(entry: Field, column: Column) -> Numeric | OneHot:
     entry["kind"].one_of([column.kind])
     entry["form"].one_of([column.form])
     parts = len(DATE_PARTS) if column.kind == "date" else 1
-    fill, centre, scale = (_numbers(entry[key], parts) for key in ("fill", "centre", "scale"))
+    fill, centre, scale = (_read_numbers(entry[key], parts) for key in ("fill", "centre", "scale"))
     if min(scale) <= 0:
         entry["scale"].refuse("positive numbers")
     return Numeric(column.name, column.kind, column.form, fill, centre, scale, entry["gaps"].flag())
 
 
-def _numbers(entry: Field, parts: int) -> tuple[float, ...]:
+def _read_numbers(entry: Field, parts: int) -> tuple[float, ...]:
     found = tuple(item.number() for item in entry.items(parts))
     if len(found) != parts:
         entry.refuse(f"{parts} numbers")

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from metricgrad.files import is_being_replaced, recover, replacing_folder, staged
 from metricgrad.metrics.registry import Metric, get_metric
 from metricgrad.provenance import provenance
-from metricgrad.reporting.atomic import is_being_replaced, recover, replacing_folder, staged
 from metricgrad.reporting.terminal import visible
 from metricgrad.tabular.manifest import MAX_TEXT, read_json, table_state
 from metricgrad.tabular.schema import DROPPED, USED
@@ -33,7 +33,7 @@ from metricgrad.training.history import Round
 from metricgrad.training.networks import MODELS
 from metricgrad.training.recipe import get_recipe
 
-FORMAT = 1
+FORMAT_VERSION = 1
 STATE, WEIGHTS, CARD, CURVE = FILES = ("model.json", "weights.safetensors", "README.md", "validation.png")
 MAX_SAVED_ROUNDS = 10_000
 """Rounds of the history that are saved."""
@@ -43,7 +43,7 @@ MAX_ERROR = 500
 MAX_CARD_COLUMNS = 200
 ATTEMPTS, PAUSE = 40, 0.05
 """How often, and after how many seconds, a folder is read again that was replaced meanwhile."""
-DAMAGED = (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError, OverflowError)
+MODEL_ERRORS = (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError, OverflowError)
 """What damaged or forged contents raise when a model is built from them."""
 
 
@@ -75,7 +75,7 @@ def save(model: TableClassifier, folder: str | Path) -> Path:
     with replacing_folder(target) as staging:
         _write(model, staging)
         try:
-            _read(staging)
+            _read_folder(staging)
         except ValueError as error:
             raise ValueError(f"model: expected one that can be loaded again, got {error.__cause__}") from error
     return target
@@ -127,7 +127,7 @@ def _write(model: TableClassifier, folder: Path) -> None:
     )
     (folder / WEIGHTS).write_bytes(weights)
     made_by = provenance()
-    state = _state(model, metric, made_by) | {"weights_sha256": hashlib.sha256(weights).hexdigest()}
+    state = _model_state(model, metric, made_by) | {"weights_sha256": hashlib.sha256(weights).hexdigest()}
     text = json.dumps(state, allow_nan=False)
     readable = json.dumps(state, indent=1, allow_nan=False) if len(text) < MAX_INDENTED else text
     (folder / STATE).write_text(f"{readable}\n", "utf-8")
@@ -148,12 +148,12 @@ def _draw(model: TableClassifier, metric: Metric, path: Path) -> None:
         warnings.warn(f"save: the training curve could not be drawn: {error}", stacklevel=5)
 
 
-def _state(model: TableClassifier, metric: Metric, made_by: Mapping[str, str]) -> dict[str, Any]:
+def _model_state(model: TableClassifier, metric: Metric, made_by: Mapping[str, str]) -> dict[str, Any]:
     """Return all but the weights as plain data."""
     inner = model.model_
     looked_at = [done for done in inner.history_ if math.isfinite(done.validation)]
     state = {
-        "format": FORMAT,
+        "format": FORMAT_VERSION,
         **table_state(stored_name(model.metric), model.target_, model.pipeline_[0]),
         "data": model.data_,
         "model": {
@@ -169,7 +169,7 @@ def _state(model: TableClassifier, metric: Metric, made_by: Mapping[str, str]) -
         "notes": [note[:MAX_TEXT] for note in model.notes_],
         "made_by": dict(made_by),
     }
-    return dict(_plain(state))
+    return dict(_json_value(state))
 
 
 def _thinned(history: Sequence[Round]) -> list[Round]:
@@ -181,12 +181,12 @@ def _thinned(history: Sequence[Round]) -> list[Round]:
     return [history[number] for number in sorted({best, *map(int, even)})]
 
 
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     """Return data that JSON can hold: built-in numbers, and None for those that are not finite."""
     if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: _json_value(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [_json_value(item) for item in value]
     if value is None or isinstance(value, (str, bool)):
         return value
     if isinstance(value, np.bool_):
@@ -222,7 +222,7 @@ def load(folder: str | Path) -> TableClassifier:
         recover(path.absolute())
         before = _identity(path)
         try:
-            return _read(path)
+            return _read_folder(path)
         except (OSError, ValueError):
             changed = before != _identity(path) or is_being_replaced(path.absolute())
             if not changed or attempt == ATTEMPTS - 1:
@@ -239,13 +239,13 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return status.st_ino, status.st_mtime_ns
 
 
-def _read(path: Path) -> TableClassifier:
+def _read_folder(path: Path) -> TableClassifier:
     if not (path / STATE).exists():
         raise FileNotFoundError(f"{path}: expected a model folder, got nothing at {str(path / STATE)!r}")
     with _naming(path / STATE):
         state = read_json(path / STATE)
-        if state["format"].value != FORMAT:
-            state["format"].refuse(f"{FORMAT}, the format of this version of metricgrad")
+        if state["format"].value != FORMAT_VERSION:
+            state["format"].refuse(f"{FORMAT_VERSION}, the format of this version of metricgrad")
         model, network = model_of(state)
         sha256 = state["weights_sha256"].text(64) if "weights_sha256" in state else None
     with _naming(path / WEIGHTS):
@@ -258,7 +258,7 @@ def _naming(file: Path) -> Iterator[None]:
     """Turn any error that a damaged file raises into one error that names the file."""
     try:
         yield
-    except DAMAGED as error:
+    except MODEL_ERRORS as error:
         text = str(error) if isinstance(error, ValueError) else f"expected a model, got {type(error).__name__}: {error}"
         short = " ".join(text.split())
         short = short if len(short) <= MAX_ERROR else f"{short[:MAX_ERROR]}..."
@@ -275,13 +275,13 @@ def model_card(model: TableClassifier, metric: Metric, made_by: Mapping[str, str
     stopped = " Training was stopped early." if inner.interrupted_ else ""
     columns = model.pipeline_[0].schema_.columns
     lines = [
-        f"# A model of {_escaped(target.name)}, trained for {_escaped(metric.label)}",
+        f"# A model of {_in_markdown(target.name)}, trained for {_in_markdown(metric.label)}",
         "",
-        f"- **{_escaped(metric.shown(inner.validation_loss_))}** on the validation rows. They also chose the "
+        f"- **{_in_markdown(metric.shown(inner.validation_loss_))}** on the validation rows. They also chose the "
         f"checkpoint and the threshold, so expect slightly less on new rows.{stopped}",
-        *([f"- It {_escaped(inner.verdict_)}."] if inner.verdict_ is not None else []),
-        f"- Positive is {_escaped(target.positive)}, negative {_escaped(target.negative)}; a row with a score of at "
-        "least 0 is predicted positive.",
+        *([f"- It {_in_markdown(inner.verdict_)}."] if inner.verdict_ is not None else []),
+        f"- Positive is {_in_markdown(target.positive)}, negative {_in_markdown(target.negative)}; a row with a score "
+        "of at least 0 is predicted positive.",
         f"- Threshold on the network's raw scores: {inner.threshold_:.6g}, already subtracted. Scores rank rows; they "
         "are not probabilities.",
         f"- Trained on {rows:,} rows, {positives:,} of them positive, {model.pipeline_[1].n_features_in_:,} features.",
@@ -304,12 +304,12 @@ def model_card(model: TableClassifier, metric: Metric, made_by: Mapping[str, str
         "",
         "| name | kind |",
         "|---|---|",
-        *(f"| {_escaped(column.name)} | {_described(column.kind)} |" for column in columns[:MAX_CARD_COLUMNS]),
+        *(f"| {_in_markdown(column.name)} | {_described(column.kind)} |" for column in columns[:MAX_CARD_COLUMNS]),
         *([f"| {len(columns) - MAX_CARD_COLUMNS:,} more | |"] if len(columns) > MAX_CARD_COLUMNS else []),
         "",
         "## Made by",
         "",
-        *(f"- {_escaped(name)} {_escaped(version)}" for name, version in made_by.items() if version),
+        *(f"- {_in_markdown(name)} {_in_markdown(version)}" for name, version in made_by.items() if version),
         "",
     ]
     return "\n".join(lines)
@@ -319,7 +319,7 @@ def _described(kind: str) -> str:
     return kind if kind in USED else f"not used: {DROPPED[kind]}"
 
 
-def _escaped(value: Any) -> str:
+def _in_markdown(value: Any) -> str:
     """Return a user's text with characters that Markdown, HTML or a terminal would interpret escaped."""
     plain = html.escape(visible(" ".join(str(value).split())), quote=False)
     return re.sub(r"([\\`*_\[\]#!|~])", r"\\\1", plain)

@@ -28,14 +28,14 @@ from metricgrad.training.history import Round, Verdict
 from metricgrad.training.networks import MODELS, Scorer, folded
 from metricgrad.training.recipe import RENAMED_FIELDS, Recipe
 
-Record = TypeVar("Record", Round, Verdict)
+HistoryRecord = TypeVar("HistoryRecord", Round, Verdict)
 Expected = Mapping[str, Tensor]
 """Tensors by name, of which only shape and type count; they may be on torch's device `meta`, without memory."""
 MAX_ROUNDS = 100_000
 """Rounds of the history that are read."""
 MAX_SCORE = 1e300
 """No sum on the way to a score may exceed this."""
-DTYPES = {torch.float64: "F64", torch.int64: "I64"}
+STORED_DTYPES = {torch.float64: "F64", torch.int64: "I64"}
 LENGTH_BYTES, MAX_HEADER = 8, 1 << 16
 """Bytes of a safetensors file that hold the length of its header, and bytes of a header of some tens of tensors."""
 READERS: dict[str, Callable[[Field], Any]] = {
@@ -110,7 +110,7 @@ def _stored_names(kind: type[Any], entry: Field) -> dict[str, str]:
     return {new: name for new, name in {**names, **old}.items() if name in entry}
 
 
-def _record(kind: type[Record], entry: Field) -> Record:
+def _record(kind: type[HistoryRecord], entry: Field) -> HistoryRecord:
     """Return a record, with NaN for unknown fields: another version may have stored fewer."""
     types = {field.name: str(field.type) for field in fields(kind)}
     stored = _stored_fields(kind, entry)
@@ -118,7 +118,7 @@ def _record(kind: type[Record], entry: Field) -> Record:
     return kind(**{**dict.fromkeys(types, math.nan), **known})
 
 
-def _stored_fields(kind: type[Recipe | Record], entry: Field) -> Iterator[tuple[str, Field]]:
+def _stored_fields(kind: type[Recipe | HistoryRecord], entry: Field) -> Iterator[tuple[str, Field]]:
     """Yield the fields of a dataclass that are stored, by their present or else their old name."""
     for field in fields(kind):
         name = field.name if field.name in entry else OLD_NAMES.get(field.name, field.name)
@@ -187,7 +187,7 @@ def _check_header(header: Field, expected: Expected) -> None:
         if entry["shape"].value != shape:
             shown = json.dumps(entry["shape"].value)[:100]
             raise ValueError(f"{name}: expected the shape {shape}, got {shown}")
-        entry["dtype"].one_of([DTYPES[tensor.dtype]])
+        entry["dtype"].one_of([STORED_DTYPES[tensor.dtype]])
     others = [name for name in header.value if name not in (*expected, "__metadata__")]
     if others:
         raise ValueError(f"expected {len(expected)} tensors, got another named {others[0][:60]!r}")

@@ -20,7 +20,7 @@ from metricgrad.tabular.schema import check_names
 SEPARATORS = (",", "\t", ";", "|")
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None", "<NA>", "?")
 """Texts of a missing cell."""
-PROBED_ROWS = 20
+SNIFFED_ROWS = 20
 """Rows from which the separator and the header are inferred."""
 HEAD_SIZES, BLOCK_SIZES = (1 << 20, 1 << 23), (1 << 21, 1 << 25)
 """Bytes that hold those rows, and bytes parsed at a time: the larger where a row does not fit into the smaller, since
@@ -129,7 +129,7 @@ def _header(file: IO[bytes], encoding: str) -> Header:
         head = file.read(size)
         cut = len(head) == size
         text = io.TextIOWrapper(io.BytesIO(head), encoding, errors="ignore", newline="").read()
-        found = [header for separator in SEPARATORS if (header := _divided(text, separator, cut))]
+        found = [header for separator in SEPARATORS if (header := _split_header(text, separator, cut))]
         if found:
             best = max(found, key=lambda header: header[:3])
             # pandas writes its index under an empty name.
@@ -139,7 +139,7 @@ def _header(file: IO[bytes], encoding: str) -> Header:
     raise TableError(f"expected {wanted}")
 
 
-def _divided(text: str, separator: str, cut: bool) -> Header | None:
+def _split_header(text: str, separator: str, cut: bool) -> Header | None:
     """Return the first rows as a separator divides them; None if they cannot be parsed or there are none."""
     with suppress(csv.Error):  # cells that are quoted correctly only with another separator
         rows = _first_rows(text, separator, cut)
@@ -155,7 +155,7 @@ def _first_rows(text: str, separator: str, cut: bool) -> list[list[str]]:
     """Return the first rows of a text as lists of cells; where the text is cut off, the last row is left out."""
     limit = csv.field_size_limit(HEAD_SIZES[-1])  # 128 KB by default, which cells of text may exceed
     try:
-        rows = list(islice(csv.reader(io.StringIO(text, newline=""), delimiter=separator), PROBED_ROWS + 1))
+        rows = list(islice(csv.reader(io.StringIO(text, newline=""), delimiter=separator), SNIFFED_ROWS + 1))
     finally:
         csv.field_size_limit(limit)
-    return rows[: len(rows) - cut][:PROBED_ROWS] if len(rows) <= PROBED_ROWS else rows[:PROBED_ROWS]
+    return rows[: len(rows) - cut][:SNIFFED_ROWS] if len(rows) <= SNIFFED_ROWS else rows[:SNIFFED_ROWS]

@@ -22,7 +22,8 @@ MAX_MERGE_ROWS, MAX_MERGE_CELLS = 10_000, 10_000_000
 """Size up to which duplicate rows are merged; in larger tables the split hardly depends on them."""
 MAX_DUPLICATES = 4
 """Rows per distinct row above which nothing is merged: a table of few distinct rows needs all of them for the split."""
-CHUNK = 65_536
+ROWS_AT_ONCE = 65_536
+"""Rows scored or scaled at a time where there may be many."""
 LAZY_CELLS = 10_000_000
 """Size above which rows are standardised as they are drawn; below, a copy is cheap and drawing from it is faster."""
 
@@ -201,7 +202,7 @@ def merge_duplicates(X: Any, targets: Array, weights: Array | None) -> tuple[Any
 
 def chunks(rows: int) -> Iterator[slice]:
     """Yield slices that cover some rows."""
-    yield from (slice(start, start + CHUNK) for start in range(0, rows, CHUNK))
+    yield from (slice(start, start + ROWS_AT_ONCE) for start in range(0, rows, ROWS_AT_ONCE))
 
 
 def _dense(X: Any, unit: Array | float = 1.0) -> Array:

@@ -142,7 +142,19 @@ def _shared(tensors: Sequence[Tensor]) -> Tensor:
     return stacked
 
 
-# ---- both modes ----------------------------------------------------------------------------------------------------
+# ---- scores of sets -------------------------------------------------------------------------------------------------
+
+
+def present_scores(members: nn.Module, x: Tensor, w: Tensor) -> Tensor:
+    """Score sets, `(k, ...)`, 0 where a row has no weight: padding must not get into the statistics of a batch norm."""
+    present = w > 0
+    if bool(present.all()):
+        scores: Tensor = members(x)
+        return scores
+    some = members(x[present])
+    scores = some.new_zeros(len(some), *w.shape, *some.shape[2:])
+    scores[:, present] = some
+    return scores
 
 
 @torch.no_grad()

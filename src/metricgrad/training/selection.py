@@ -6,6 +6,7 @@ the loss. A surrogate's model is kept only if its validation gain exceeds one st
 
 from __future__ import annotations
 
+import math
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -16,14 +17,16 @@ from torch import Tensor, nn
 from metricgrad.losses.default import proxy_name
 from metricgrad.metrics.registry import Metric
 from metricgrad.metrics.thresholds import best_offsets
-from metricgrad.training.data import Rows
+from metricgrad.training.data import ROWS_AT_ONCE, Rows
 from metricgrad.training.history import Round, Verdict
 from metricgrad.training.recipe import Recipe
-from metricgrad.training.resampling import standard_error
 
-CHUNK = 65_536
-"""Rows scored at a time where there may be many."""
-NAN = float("nan")
+MAX_DRAWS, MIN_DRAWS = 64, 16
+"""Of resamples of the validation rows."""
+MAX_TOTAL_ROWS = 5_000_000
+"""Rows of all resamples together, which limits the draws if there are many rows."""
+ROWS_PER_BATCH = 1_000_000
+"""Rows of resamples evaluated at a time."""
 
 
 def loss_of(metric: Metric, rows: Rows, scores: Tensor) -> float:
@@ -98,7 +101,7 @@ class Selection:
         """
         scores = scores_of(model, self.validation.x) if scores is None else scores
         if not bool(scores.isfinite().all()):
-            return NAN, False
+            return math.nan, False
         now = loss_of(self.metric, self.validation, scores)
         before = min(self.control.least, self.followed.least)
         best = self.followed if followed else self.control
@@ -108,10 +111,10 @@ class Selection:
 
     def choose(self, learned: bool) -> Verdict:
         """Decide which model to keep: the better one, but a learned loss must win by more than the noise."""
-        gain, error = self.control.least - self.followed.least, NAN
+        gain, error = self.control.least - self.followed.least, math.nan
         proxy = proxy_name(self.metric.task)
         if self.followed.scores is None or self.control.scores is None:
-            return Verdict(self.followed.scores is not None, NAN, error, proxy)
+            return Verdict(self.followed.scores is not None, math.nan, error, proxy)
         if learned and self.margin and gain > 0:
             error = self._error(self.control.scores, self.followed.scores)
             return Verdict(gain > self.margin * error, gain, error, proxy)
@@ -153,7 +156,7 @@ class Selection:
 def scores_of(model: nn.Module, x: Tensor) -> Tensor:
     """Score rows in evaluation mode, some at a time where they are many."""
     model.eval()
-    return torch.cat([model(part) for part in x.split(CHUNK)]) if x.ndim == 2 else model(x)
+    return torch.cat([model(part) for part in x.split(ROWS_AT_ONCE)]) if x.ndim == 2 else model(x)
 
 
 @torch.no_grad()
@@ -161,5 +164,65 @@ def exact_scores(model: nn.Module, x: Tensor) -> Tensor:
     """Score rows in double, where a row scores the same whatever rows are beside it: `(..., features)` -> `(...)`."""
     model = deepcopy(model).double().eval()
     rows = x.reshape(-1, x.shape[-1])
-    scores = torch.cat([model(part.double()) for part in rows.split(CHUNK)])
+    scores = torch.cat([model(part.double()) for part in rows.split(ROWS_AT_ONCE)])
     return scores.view(*x.shape[:-1], *scores.shape[1:])
+
+
+# ---- the standard error of a difference between two models: the paired bootstrap -----------------------------------
+
+
+@torch.no_grad()
+def standard_error(
+    metric: Metric,
+    first: Tensor,
+    second: Tensor,
+    targets: Tensor,
+    weights: Tensor | None = None,
+    *,
+    draws: int | None = None,
+    seed: int = 0,
+) -> float:
+    """Return the standard error of the difference between two losses of the same rows, by resampling.
+
+    Every resample is the same for both: random weights of mean one (the Bayesian bootstrap, which leaves no class out),
+    or rows drawn with replacement where the metric takes no weights.
+
+    Parameters
+    ----------
+    metric : Metric
+        The metric.
+    first, second : tensor of shape (rows,)
+        Scores of two models; with another axis for several outputs.
+    targets, weights : tensor of shape (rows,)
+        Of the rows; weights if any. Where there are several sets, `(sets, n)`, sets are resampled.
+    draws : int, optional
+        How many resamples; by default 64, fewer for many rows or a costly metric.
+    seed : int
+        Of the resamples.
+    """
+    if first.ndim > metric.task.axes:
+        return _error_of_sets(metric, first, second, targets, weights)
+    rows, cells = len(targets), first.numel()
+    if draws is None:
+        draws = MIN_DRAWS if metric.costly else max(min(MAX_DRAWS, MAX_TOTAL_ROWS // max(cells, 1)), MIN_DRAWS)
+    generator = torch.Generator().manual_seed(seed)
+    differences = []
+    for part in torch.arange(draws).split(max(ROWS_PER_BATCH // max(cells, 1), 1)):
+        shape = (len(part), rows)
+        if metric.takes_weights:
+            counts = torch.empty(shape, dtype=torch.float64).exponential_(generator=generator)
+            sets = (targets, counts if weights is None else counts * weights)
+            losses = [metric(s.double().expand(len(part), *s.shape), *sets) for s in (first, second)]
+        else:
+            drawn = torch.randint(rows, shape, generator=generator)
+            losses = [metric(scores.double()[drawn], targets[drawn]) for scores in (first, second)]
+        differences.append(losses[0] - losses[1])
+    return float(torch.cat(differences).std())
+
+
+def _error_of_sets(metric: Metric, first: Tensor, second: Tensor, targets: Tensor, weights: Tensor | None) -> float:
+    """Return the standard error of the mean difference over informative sets."""
+    ones = torch.ones_like(metric.task.rows(first)) if weights is None else weights
+    kept = metric.task.informative(targets, ones)
+    one, other = (metric(scores.double(), targets, weights)[kept] for scores in (first, second))
+    return float((one - other).std() / max(len(one), 1) ** 0.5)

@@ -6,34 +6,30 @@ import math
 import time
 import warnings
 from collections.abc import Generator, Sequence
-from copy import deepcopy
 from dataclasses import astuple, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from metricgrad.losses.default import proxy_for
 from metricgrad.metrics.registry import Metric
-from metricgrad.metrics.tasks import BINARY, RANKING
-from metricgrad.surrogate.fidelity import gradient_cosine
+from metricgrad.metrics.tasks import BINARY
+from metricgrad.surrogate.fidelity import cosine_on, trust_on
 from metricgrad.surrogate.loss import SurrogateLoss
-from metricgrad.training.checkpoint import Checkpoint
 from metricgrad.training.data import Rows
-from metricgrad.training.ensemble import Ensemble, ModuleEnsemble, members_of, scores_in_both_modes
+from metricgrad.training.ensemble import Ensemble, ModuleEnsemble, members_of, present_scores, scores_in_both_modes
 from metricgrad.training.history import Round
 from metricgrad.training.loader import SetLoader, random_state, set_random_state
 from metricgrad.training.recipe import Recipe
-from metricgrad.training.selection import Best, Selected, Selection, scores_of
+from metricgrad.training.selection import Best, Selection, scores_of
 
-MIN_RELATIVE_SPREAD = 0.003
-"""Sets whose true losses spread less than this share of their range have no order to get right."""
+if TYPE_CHECKING:
+    from metricgrad.training.jobs import Checkpoint, Start
+
 MIN_COSINE = 0.3
 """A cosine below this is a direction not worth following."""
-PROBED_SETS = 4
-"""Of the fresh sets, those on which the gradient of the metric is probed."""
-NAN = float("nan")
 
 
 class NotFinite(ValueError):
@@ -75,7 +71,7 @@ def train(
         Where the state of the rounds is written at checks, and read from if a run was stopped.
     """
     selections = [selection] if isinstance(selection, Selection) else list(selection)
-    run, learned = Run(model, _loader(loss, selections, rows, recipe, seed), recipe, selections), False
+    run, learned = TrainingRun(model, loader_for(loss, selections, rows, recipe, seed), recipe, selections), False
     try:
         if start:
             start.hand_over(run)
@@ -96,7 +92,7 @@ def train(
         _warn_unfaithful(loss, f"{why}, below {MIN_COSINE}")
 
 
-class Run:
+class TrainingRun:
     """A model on its way through both phases: where its sets come from, and what chooses its checkpoints."""
 
     def __init__(self, model: nn.Module, loader: SetLoader, recipe: Recipe, selections: Sequence[Selection]) -> None:
@@ -104,7 +100,7 @@ class Run:
             got = f"{type(model).__name__} without any"
             raise ValueError(f"model: expected a module with parameters to train, got {got}")
         self.model, self.loader, self.recipe, self.selections = model, loader, recipe, selections
-        self.trust = self.cosine = NAN
+        self.trust = self.cosine = math.nan
         self.begun = time.perf_counter()
 
     def warm_up(self) -> Generator[Round, None, None]:
@@ -149,11 +145,11 @@ class Run:
         """Return what is known of a round before any check."""
         if not math.isfinite(value):
             raise NotFinite(f"loss: expected finite numbers while training, got {value}; are the features scaled?")
-        recipe, gap = self.recipe, loss.gap if isinstance(loss, SurrogateLoss) else NAN
+        recipe, gap = self.recipe, loss.gap if isinstance(loss, SurrogateLoss) else math.nan
         place = (done, recipe.warmup, done)
         if phase == "rounds":
             place = (number + 1, recipe.rounds, recipe.warmup + done)
-        return Round(phase, *place, value, gap, self.trust, self.cosine, NAN, False, NAN, self.seconds)
+        return Round(phase, *place, value, gap, self.trust, self.cosine, math.nan, False, math.nan, self.seconds)
 
     def _checked(self, result: Round, members: Ensemble | ModuleEnsemble, loss: nn.Module) -> Round:
         """Return a round with how far the surrogate can be trusted and the true losses on the validation rows."""
@@ -164,7 +160,7 @@ class Run:
             return result
         scored = [(model, scores_of(model, self.selections[0].validation.x)) for model in members.models]
         for selection in self.selections:
-            control = NAN
+            control = math.nan
             for model, scores in scored[1:]:
                 control, _ = selection.check(model, followed=False, scores=scores)
             own, best = selection.check(self.model, followed=result.phase == "rounds", scores=scored[0][1])
@@ -226,18 +222,6 @@ def objectives(losses: Sequence[nn.Module], scores: Tensor, y: Tensor, w: Tensor
     return values
 
 
-def present_scores(members: nn.Module, x: Tensor, w: Tensor) -> Tensor:
-    """Score sets, `(k, ...)`, 0 where a row has no weight: padding must not get into the statistics of a batch norm."""
-    present = w > 0
-    if bool(present.all()):
-        scores: Tensor = members(x)
-        return scores
-    some = members(x[present])
-    scores = some.new_zeros(len(some), *w.shape, *some.shape[2:])
-    scores[:, present] = some
-    return scores
-
-
 def set_rate(optimizer: torch.optim.Optimizer, recipe: Recipe, share: float) -> None:
     """Set the learning rate of a step after some share of all: constant, or along a cosine to zero."""
     if recipe.schedule == "cosine":
@@ -276,7 +260,7 @@ def _learnable(members: nn.Module, losses: Sequence[nn.Module]) -> list[Tensor]:
     return [*members.parameters(), *(p for loss in by_hand for p in loss.parameters())]
 
 
-def _loader(loss: nn.Module, selections: Sequence[Selection], rows: Rows, recipe: Recipe, seed: int) -> SetLoader:
+def loader_for(loss: nn.Module, selections: Sequence[Selection], rows: Rows, recipe: Recipe, seed: int) -> SetLoader:
     """Return a loader of sets as the metrics take them: stratified only if all take weights."""
     judges = [m for m in (getattr(loss, "metric", None), *(s.metric for s in selections)) if isinstance(m, Metric)]
     return SetLoader(rows, recipe, seed, all(m.takes_weights for m in judges), judges[0].task if judges else BINARY)
@@ -290,34 +274,16 @@ def faith(model: nn.Module, loss: SurrogateLoss, loader: SetLoader, recipe: Reci
 
     NaN if they cannot be known: where every set is the same or loses nearly the same.
     """
-    if loader.alike(recipe):
-        return NAN, NAN
     scored = loader.fresh(partial(scores_of, model), recipe)
-    return trust_on(loss, *scored), cosine_on(loss, *scored)
-
-
-def trust_on(loss: SurrogateLoss, scores: Tensor, targets: Tensor, weights: Tensor | None) -> float:
-    """Return the correlation of surrogate and metric on some sets, NaN if these lose nearly the same."""
-    measured = loss.fidelity(scores, targets, weights)
-    span = float(loss.surrogate.high - loss.surrogate.low)
-    return measured["spearman"] if measured["spread"] >= MIN_RELATIVE_SPREAD * span else NAN
-
-
-def cosine_on(loss: SurrogateLoss, scores: Tensor, targets: Tensor, weights: Tensor | None) -> float:
-    """Return the cosine between both gradients on the first of some sets; NaN if calling the metric is costly."""
-    if loss.metric.costly:
-        return NAN
-    weights = torch.ones_like(loss.metric.task.rows(scores)) if weights is None else weights
-    probed = len(scores) if loss.metric.task == RANKING else PROBED_SETS  # a query has few rows
-    some = [rows[:probed] for rows in (scores, targets, weights)]
-    return gradient_cosine(loss, *some, generator=torch.Generator().manual_seed(0))
+    return (trust_on(loss, *scored), cosine_on(loss, *scored)) if scored else (math.nan, math.nan)
 
 
 def earn_trust(model: nn.Module, loss: SurrogateLoss, loader: SetLoader, recipe: Recipe) -> float:
     """Refine before the first round until the surrogate can be trusted, or the cap is reached."""
 
     def trust_now() -> float:
-        return NAN if loader.alike(recipe) else trust_on(loss, *loader.fresh(partial(scores_of, model), recipe))
+        scored = loader.fresh(partial(scores_of, model), recipe)
+        return trust_on(loss, *scored) if scored else math.nan
 
     trust, taken = trust_now(), 0
     if loss.frozen:
@@ -333,79 +299,5 @@ def earn_trust(model: nn.Module, loss: SurrogateLoss, loader: SetLoader, recipe:
 
 
 def _warn_unfaithful(loss: SurrogateLoss, why: str) -> None:
-    message = (
-        f"the surrogate of {loss.metric.label} is not faithful yet: {why}; the best model on validation rows is kept"
-    )
-    warnings.warn(message, stacklevel=4)
-
-
-# ---- many runs -----------------------------------------------------------------------------------------------------
-
-
-class Start(NamedTuple):
-    """Where every run of a job stands after the warm-up."""
-
-    model: dict[str, Tensor]
-    selections: dict[Metric, Selection]
-    random: list[Tensor]
-    seconds: float
-
-    def hand_over(self, run: Run) -> None:
-        """Put a run there, by copies."""
-        run.model.load_state_dict(self.model)
-        set_random_state(run.loader, self.random)
-        for selection in run.selections:
-            known = self.selections[selection.decided]
-            selection.control, selection.history = replace(known.control), list(known.history)
-        run.begun -= self.seconds
-
-
-def warm_up(model: nn.Module, rows: Rows, recipe: Recipe, *, selections: Sequence[Selection], seed: int = 0) -> Start:
-    """Train a copy of a model along cross-entropy, for runs that start from it with some of these selections."""
-    model = deepcopy(model)
-    run = Run(model, _loader(model, selections, rows, recipe, seed), recipe, selections)
-    for _ in run.warm_up():
-        pass
-    by_metric = {selection.decided: selection for selection in selections}
-    return Start(deepcopy(model.state_dict()), by_metric, random_state(run.loader), run.seconds)
-
-
-def train_each(
-    model: nn.Module,
-    runs: Sequence[tuple[nn.Module, Sequence[Metric]]],
-    rows: Rows,
-    recipe: Recipe,
-    *,
-    validation: Rows,
-    seed: int = 0,
-    checkpoint: Checkpoint | None = None,
-) -> list[list[Selected]]:
-    """Train a copy of a model for each run, a loss and the metrics by which its models are chosen, one after the other.
-
-    Runs share only the warm-up, which is the same for all of them, so that the result of one does not depend on which
-    others were asked for. Returns the model selected by each metric of each run.
-    """
-    starts: dict[bool, Start] = {}
-    found = []
-    for number, (loss, metrics) in enumerate(runs):
-        torch.manual_seed(seed)
-        weighted = _weighted(metrics)
-        if weighted not in starts:
-            alike = dict.fromkeys(m for _, some in runs if _weighted(some) == weighted for m in some)
-            checks = [Selection(validation, metric, recipe) for metric in alike]
-            starts[weighted] = warm_up(model, rows, recipe, selections=checks, seed=seed)
-        own, selections = deepcopy(model), [Selection(validation, metric, recipe) for metric in metrics]
-        try:
-            part = checkpoint.part(number) if checkpoint else None
-            first = starts[weighted]
-            for _ in train(own, loss, rows, recipe, selection=selections, seed=seed, start=first, checkpoint=part):
-                pass
-        except NotFinite:
-            name = type(loss).__name__
-            warnings.warn(f"the loss {name} stopped being finite; its best model before is kept", stacklevel=2)
-        found.append([each.selected(own, isinstance(loss, SurrogateLoss)) for each in selections])
-    return found
-
-
-def _weighted(metrics: Sequence[Metric]) -> bool:
-    return all(metric.takes_weights for metric in metrics)
+    what = f"the surrogate of {loss.metric.label} is not faithful yet"
+    warnings.warn(f"{what}: {why}; the best model on validation rows is kept", stacklevel=4)
