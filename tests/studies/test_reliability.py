@@ -204,7 +204,7 @@ def test_a_run_that_is_ended_ends_its_workers_and_stores_what_it_has(tmp_path: P
         attack.terminate()
         said = attack.communicate(timeout=60)[1]
     assert attack.returncode == 1
-    assert "stopped; the same command goes on from here" in said
+    assert "stopped; the same command continues from here" in said
     assert workers
     assert not any(Path(f"/proc/{worker}").exists() for worker in workers)
     assert figures.stored(tmp_path / "figures.json")["growth"]["cases"] == 0
