@@ -127,7 +127,9 @@ def _traced(program: str) -> list[int]:
 
 
 def _imported(program: str) -> int:
-    count = f"{program}\nimport sys\nprint(len([m for m in sys.modules if m.startswith('metricgrad.')]))"
+    """Return the modules of the package that a program imports, without the packages they are in."""
+    own = "[m for n, m in sys.modules.items() if n.startswith('metricgrad.') and not hasattr(m, '__path__')]"
+    count = f"{program}\nimport sys\nprint(len({own}))"
     return int(subprocess.run([sys.executable, "-c", count], capture_output=True, text=True, check=True).stdout)
 
 
