@@ -20,6 +20,11 @@ settings.register_profile("quick", settings.get_profile("default"), max_examples
 settings.load_profile("default")
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Return one worker more than there are cores: some tests wait for processes of their own."""
+    return (os.cpu_count() or 1) + 1
+
+
 def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str) -> str | None:
     """Name a case of bytes after its argument: compressed bytes hold the time, and every worker must name it alike."""
     return argname if isinstance(val, bytes) else None

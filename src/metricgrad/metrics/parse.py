@@ -33,10 +33,11 @@ COUNT_NAMES = Confusion._fields
 
 def sklearn_function(spec: str) -> Callable[..., Any]:
     """Return a function of scikit-learn by its full name, `"sklearn.metrics.cohen_kappa_score"`."""
-    from sklearn import metrics  # only here: it takes longer to import than all of this package
+    name, function = spec.removeprefix(SKLEARN_PREFIX), None
+    if name.isidentifier():
+        from sklearn import metrics  # only here: it takes longer to import than all of this package
 
-    name = spec.removeprefix(SKLEARN_PREFIX)
-    function: Any = getattr(metrics, name, None) if name in metrics.__all__ else None
+        function = getattr(metrics, name, None) if name in metrics.__all__ else None
     arguments = list(inspect.signature(function).parameters)[:2] if inspect.isfunction(function) else []
     if len(arguments) < 2 or arguments[0] not in ("y_true", "y1"):
         raise ValueError(f"metric: expected a function (y_true, ...) of {SKLEARN_PREFIX[:-1]}, got {spec!r}")
