@@ -33,7 +33,8 @@ COUNT_NAMES = Confusion._fields
 
 def sklearn_function(spec: str) -> Callable[..., Any]:
     """Return a function of scikit-learn by its full name, `"sklearn.metrics.cohen_kappa_score"`."""
-    name, function = spec.removeprefix(SKLEARN_PREFIX), None
+    name = spec.removeprefix(SKLEARN_PREFIX)
+    function: Any = None
     if name.isidentifier():
         from sklearn import metrics  # only here: it takes longer to import than all of this package
 
