@@ -63,7 +63,11 @@ def round_lap(compiled: bool, rounds: int = 20) -> Callable[[], float]:
     """Return some rounds of the paper's recipe on a9a, for AUC from scratch; NaN if steps are not compiled here."""
     from metricgrad import get_metric
     from metricgrad.paper.experiments import prepared
-    from metricgrad.training.methods import make_loss
+
+    try:
+        from metricgrad.training.methods import make_loss
+    except ImportError:  # where it was before
+        from metricgrad.estimators.metric_estimator import make_loss
     from metricgrad.training.networks import build_model
     from metricgrad.training.recipe import RECIPES
     from metricgrad.training.trainer import train
