@@ -28,7 +28,7 @@ from metricgrad.training.data import Rows
 from metricgrad.training.networks import PAPER_WIDTHS, build_model, mlp
 from metricgrad.training.recipe import RECIPES
 from metricgrad.training.trainer import train
-from studies.common import DOCS, markdown, titled
+from studies.pages import DOCS, markdown, titled
 
 NAME = "complexity"
 PICTURE = DOCS / "images" / "runtime.png"

@@ -38,7 +38,7 @@ from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import RECIPES
 from metricgrad.training.selection import Selection
 from metricgrad.training.trainer import train
-from studies.common import ROOT
+from studies.pages import ROOT
 
 SIZES = (10_000, 100_000, 1_000_000, 5_000_000)
 FEATURES = 8

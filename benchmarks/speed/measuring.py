@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from metricgrad.provenance import provenance
-from studies.common import RESULTS
+from studies.pages import RESULTS
 
 FOLDER = RESULTS / "benchmarks"
 CPU_INFO = Path("/proc/cpuinfo")

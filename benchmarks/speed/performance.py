@@ -11,7 +11,7 @@ from benchmarks.speed import performance_tables as tables
 from benchmarks.speed.measuring import FOLDER, bar_of, stored
 from metricgrad.evaluation.records import FILE
 from metricgrad.evaluation.store import Store
-from studies.common import DOCS, RESULTS, ROOT, in_place, markdown, wrapped
+from studies.pages import DOCS, RESULTS, ROOT, in_place, markdown, wrapped
 
 PAGE, PICTURE, README = DOCS / "performance.md", DOCS / "images" / "performance.png", ROOT / "README.md"
 REPRODUCTION = RESULTS / "reproduction" / FILE

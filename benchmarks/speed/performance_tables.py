@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from benchmarks.speed.measuring import bar_of
-from studies.common import markdown
+from studies.pages import markdown
 
 
 def quartiles(one: Mapping[str, float], digits: int = 3) -> str:

@@ -8,7 +8,7 @@ import pandas as pd
 
 from metricgrad.evaluation.statistics import holm
 from studies.ablations.run import DEFAULT, RESULTS, VARIANTS, cells, worth
-from studies.common import listed, markdown, spelt
+from studies.pages import listed, markdown, spelt
 from studies.when_it_helps.tables import METRIC_LABELS, MODEL_LABELS
 from studies.win.gains import CELL, MODELS
 

@@ -27,11 +27,11 @@ from metricgrad.training.methods import make_loss
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import get_recipe
 from metricgrad.training.selection import standard_error
-from studies import common
+from studies import pages
 from studies.win.gains import CELL, MAX_ROWS, share_saved, signed_rank
 from studies.win.run import RATES
 
-RESULTS = common.RESULTS / "ablations.jsonl"
+RESULTS = pages.RESULTS / "ablations.jsonl"
 DATASETS = ("covtype", "ijcnn1", "codrna", "skin")
 """On the others every variant ends where cross-entropy does."""
 METRICS = ("f1", "average_precision", "partial_auc(0.05)")
@@ -145,7 +145,7 @@ def worth(found: pd.DataFrame) -> pd.DataFrame:
 def main() -> None:
     from studies.ablations.page import recipe_part  # which imports this module
 
-    parser = common.parser_of(__doc__, RESULTS)
+    parser = pages.parser_of(__doc__, RESULTS)
     parser.add_argument("--models", default="linear,small")
     parser.add_argument("--datasets", default=",".join(DATASETS))
     parser.add_argument("--metrics", default=" ".join(METRICS))
@@ -161,7 +161,7 @@ def main() -> None:
         for model in asked.models.split(",")
         for variant in asked.variants
     ]
-    common.run_missing(Store(asked.results), [] if asked.report else runs, lambda run: {"losses": trial(**run)})
+    pages.run_missing(Store(asked.results), [] if asked.report else runs, lambda run: {"losses": trial(**run)})
     print(recipe_part(asked.results))
 
 

@@ -10,8 +10,8 @@ import pandas as pd
 
 from metricgrad.evaluation.store import Store
 from studies.black_boxes.run import BOXES, CALLS, RECIPE, RESULTS, ROWS, names
-from studies.common import DOCS, ROOT, markdown, wrapped
 from studies.own_loops.run import RESULTS as LOOPS
+from studies.pages import DOCS, ROOT, markdown, wrapped
 
 PAGE = DOCS / "black-boxes.md"
 SEEDS = 5

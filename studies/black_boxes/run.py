@@ -33,10 +33,10 @@ from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import Recipe
 from metricgrad.training.selection import Selection, exact_scores
 from metricgrad.training.trainer import train
-from studies import common
+from studies import pages
 
-BOXES = common.ROOT / "examples" / "black_boxes"
-RESULTS = common.RESULTS / "black_boxes.jsonl"
+BOXES = pages.ROOT / "examples" / "black_boxes"
+RESULTS = pages.RESULTS / "black_boxes.jsonl"
 ROWS = {"train": 3_600, "validation": 2_400, "test": 12_000}
 MODEL, RATE = "linear", 0.01
 RECIPE = Recipe(warmup=900, rounds=300, trust_cap=300, check_every=25, learning_rate=RATE)
@@ -170,7 +170,7 @@ def show(store: Store) -> None:
 
 
 def main() -> None:
-    parser = common.parser_of(__doc__, RESULTS)
+    parser = pages.parser_of(__doc__, RESULTS)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--boxes", default=",".join(names()))
@@ -180,7 +180,7 @@ def main() -> None:
     seeds = range(asked.first, asked.first + asked.seeds)
     runs = [{"box": name, "seed": seed} for name in asked.boxes.split(",") for seed in seeds]
     store = Store(asked.results)
-    common.run_missing(store, [] if asked.report else runs, lambda run: carry_out(teach(run["box"]), run["seed"]))
+    pages.run_missing(store, [] if asked.report else runs, lambda run: carry_out(teach(run["box"]), run["seed"]))
     show(store)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from studies.collapse.run import NOISE, ROWS
-from studies.common import spelt
+from studies.pages import spelt
 from studies.when_it_helps.tables import METRIC_LABELS, MODEL_LABELS
 
 

@@ -24,9 +24,9 @@ from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import Recipe
 from metricgrad.training.selection import Selection, scores_of, standard_error
 from metricgrad.training.trainer import train
-from studies import common
+from studies import pages
 
-RESULTS = common.RESULTS / "collapse.jsonl"
+RESULTS = pages.RESULTS / "collapse.jsonl"
 ROWS = {"train": 8_000, "validation": 4_000, "test": 20_000}
 FEATURES = 10
 MODELS = {"linear": 0.01, "small": 0.003, "mlp": 0.001}
@@ -111,12 +111,12 @@ def show(path: Path) -> None:
 
 
 def main() -> None:
-    parser = common.parser_of(__doc__, RESULTS)
+    parser = pages.parser_of(__doc__, RESULTS)
     parser.add_argument("--runs", type=int, default=200)
     asked = parser.parse_args()
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore")
-    common.run_missing(Store(asked.results), [] if asked.report else [case(s) for s in range(asked.runs)], carry_out)
+    pages.run_missing(Store(asked.results), [] if asked.report else [case(s) for s in range(asked.runs)], carry_out)
     show(asked.results)
 
 

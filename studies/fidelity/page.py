@@ -7,8 +7,8 @@ from typing import Any
 
 from metricgrad import get_metric
 from metricgrad.surrogate.pretrained import bundled_index
-from studies.common import DOCS, markdown
-from studies.common import RESULTS as FOLDER
+from studies.pages import DOCS, markdown
+from studies.pages import RESULTS as FOLDER
 
 RESULTS, PAGE = FOLDER / "fidelity.json", DOCS / "fidelity.md"
 

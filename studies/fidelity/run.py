@@ -23,8 +23,8 @@ from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import Recipe
 from metricgrad.training.splits import split
 from metricgrad.training.trainer import train
-from studies.common import command
 from studies.fidelity import page
+from studies.pages import command
 
 DATASETS = ("a9a", "ijcnn1", "covtype")
 STEPS = {"linear": 0.01, "mlp": 0.001}

@@ -12,22 +12,22 @@ import sys
 import torch
 
 from metricgrad.evaluation.store import Store
-from studies import common
+from studies import pages
 
-RESULTS = common.RESULTS / "own_loops.jsonl"
+RESULTS = pages.RESULTS / "own_loops.jsonl"
 EXAMPLES = ("plot_06_segmentation", "plot_07_within_ten_percent")
 
 
 def main() -> None:
-    parser = common.parser_of(__doc__, RESULTS)
+    parser = pages.parser_of(__doc__, RESULTS)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--examples", default=",".join(EXAMPLES))
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    sys.path.insert(0, str(common.ROOT / "examples"))
+    sys.path.insert(0, str(pages.ROOT / "examples"))
     store = Store(asked.results)
     runs = [{"example": name, "seed": seed} for name in asked.examples.split(",") for seed in range(asked.seeds)]
-    common.run_missing(
+    pages.run_missing(
         store,
         [] if asked.report else runs,
         lambda run: {"values": importlib.import_module(run["example"]).compare(run["seed"])},

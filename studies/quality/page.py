@@ -10,8 +10,8 @@ import pandas as pd
 from metricgrad import get_metric
 from metricgrad.evaluation.records import FILE, read_records
 from metricgrad.evaluation.store import Store
-from studies.common import DOCS, markdown
-from studies.common import RESULTS as FOLDER
+from studies.pages import DOCS, markdown
+from studies.pages import RESULTS as FOLDER
 
 RESULTS, PAGE = FOLDER / "quality", DOCS / "quality.md"
 METHODS = {"cross-entropy": 1.0, "sl-r": 1.05, "sl-s": 1.25}

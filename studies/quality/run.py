@@ -12,7 +12,7 @@ from metricgrad.evaluation.store import Store
 from metricgrad.paper.experiments import Run
 from metricgrad.paper.reproduce import Plan, carry_out
 from metricgrad.reporting.progress import work_bar
-from studies.common import command, parser_of
+from studies.pages import command, parser_of
 from studies.quality import page
 
 DATASETS = ("ijcnn1", "a9a", "codrna", "covtype")

@@ -8,8 +8,8 @@ import pandas as pd
 
 from metricgrad.evaluation.store import Store
 from metricgrad.metrics.registry import get_metric
-from studies.common import DOCS, markdown, versions
-from studies.common import RESULTS as FOLDER
+from studies.pages import DOCS, markdown, versions
+from studies.pages import RESULTS as FOLDER
 
 RESULTS, PAGE = FOLDER / "ranking.jsonl", DOCS / "ranking.md"
 OURS, TREES = "sl-r", "lightgbm"

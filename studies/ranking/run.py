@@ -33,7 +33,7 @@ from metricgrad.training.recipe import get_recipe
 from metricgrad.training.selection import Selection, loss_of, scores_of
 from metricgrad.training.splits import split
 from metricgrad.training.trainer import train
-from studies.common import command, parser_of
+from studies.pages import command, parser_of
 from studies.ranking.page import PAGE, RESULTS, page
 
 DATASETS = ("mq2008", "lambdarank_example")

@@ -28,8 +28,8 @@ from metricgrad.paper.layouts import (
 from metricgrad.paper.tables import PaperTable, losses, table1, table2, table3
 from metricgrad.reporting.tables import ResultTable, as_markdown, result_frame
 from metricgrad.training.recipe import RECIPES
-from studies.common import DOCS, markdown, titled, wrapped
-from studies.common import RESULTS as FOLDER
+from studies.pages import DOCS, markdown, titled, wrapped
+from studies.pages import RESULTS as FOLDER
 
 RESULTS, PAGE = FOLDER / "reproduction", DOCS / "reproduction.md"
 COMPARED = ("a9a", "codrna", "covtype", "ijcnn1", "skin")

@@ -10,8 +10,8 @@ import pandas as pd
 
 from metricgrad import get_metric
 from metricgrad.evaluation.store import Store
-from studies.common import DOCS, count_range, in_place, markdown, versions, wrapped
-from studies.common import RESULTS as FOLDER
+from studies.pages import DOCS, count_range, in_place, markdown, versions, wrapped
+from studies.pages import RESULTS as FOLDER
 
 RESULTS, PAGE = FOLDER / "targets.jsonl", DOCS / "targets.md"
 BASELINE, OURS = "cross-entropy", "sl-r"

@@ -18,7 +18,7 @@ from metricgrad import MetricClassifier, Recipe, get_metric
 from metricgrad.estimators.labels import known_labels
 from metricgrad.evaluation.store import Store
 from metricgrad.training.splits import split
-from studies import common
+from studies import pages
 from studies.targets import page
 
 RECIPE = Recipe(warmup=1_200, rounds=400, learning_rate=0.01)
@@ -58,7 +58,7 @@ def outcome(dataset: str, metric: str, method: str, model: str, seed: int) -> di
 
 
 def main() -> None:
-    parser = common.parser_of(__doc__, page.RESULTS)
+    parser = pages.parser_of(__doc__, page.RESULTS)
     parser.add_argument("--datasets", default=",".join(page.METRICS))
     parser.add_argument("--seeds", type=int, default=5)
     asked = parser.parse_args()
@@ -69,7 +69,7 @@ def main() -> None:
         for metric in page.METRICS[dataset]
         for method in (page.BASELINE, page.OURS)
     ]
-    common.run_missing(Store(asked.results), [] if asked.report else runs, lambda run: outcome(**run))
+    pages.run_missing(Store(asked.results), [] if asked.report else runs, lambda run: outcome(**run))
     print(page.part(asked.results))
     if asked.results == page.RESULTS:
         page.main()

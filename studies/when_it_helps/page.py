@@ -14,12 +14,12 @@ from metricgrad.evaluation.records import FILE, Record, read_records
 from metricgrad.evaluation.runs import TREES as BOOSTED
 from metricgrad.evaluation.store import Store
 from metricgrad.training.recipe import Recipe
-from studies import common
+from studies import pages
 from studies.ablations.page import recipe_part
 from studies.ablations.run import RESULTS as PARTS
 from studies.collapse.page import short_part
 from studies.collapse.run import RESULTS as COLLAPSE
-from studies.common import DOCS, ROOT, count_range, in_place, listed, spelt, wrapped
+from studies.pages import DOCS, ROOT, count_range, in_place, listed, spelt, wrapped
 from studies.when_it_helps.pictures import draw_capacity, draw_metrics, draw_short_runs, draw_sizes
 from studies.when_it_helps.tables import (
     METRIC_LABELS,
@@ -44,7 +44,7 @@ from studies.win.gains import BASELINE, MAX_ROWS, OURS, PUBLISHED, gains, losses
 from studies.win.run import RESULTS
 
 PAGE, README, IMAGES = DOCS / "when-it-helps.md", ROOT / "README.md", DOCS / "images"
-SIZES = common.RESULTS / "sizes"
+SIZES = pages.RESULTS / "sizes"
 TOP_METRICS = ("average_precision", "f1", "partial_auc(0.05)", "precision_at(0.02)")
 """F1 and the metrics of the top of the ranking."""
 NEGLIGIBLE = 0.01

@@ -17,7 +17,7 @@ from metricgrad.evaluation.store import Store
 from metricgrad.paper.experiments import Run
 from metricgrad.paper.reproduce import Plan, carry_out
 from metricgrad.reporting.progress import work_bar
-from studies import common
+from studies import pages
 from studies.win.gains import BASELINE, MAX_ROWS, OURS, PUBLISHED, losses
 
 DATASETS = ("a9a", "ccfraud", "codrna", "covtype", "ijcnn1", "porto", "skin", "susy")
@@ -50,7 +50,7 @@ FIRST_SEED = 100
 """No other experiment has used these seeds."""
 RATES = {"linear": 0.01, "small": 0.003, "mlp": 0.001}
 """Learning rates of the model for every method, chosen for cross-entropy."""
-RESULTS = common.RESULTS / "win"
+RESULTS = pages.RESULTS / "win"
 
 
 def runs_of(models: list[str], seeds: int, datasets: list[str], methods: list[str], rows: int = MAX_ROWS) -> list[Run]:
@@ -76,7 +76,7 @@ def runs_of(models: list[str], seeds: int, datasets: list[str], methods: list[st
 
 
 def main() -> None:
-    parser = common.parser_of(__doc__, RESULTS)
+    parser = pages.parser_of(__doc__, RESULTS)
     parser.add_argument("--models", default=",".join(RATES))
     parser.add_argument("--datasets", default=",".join(DATASETS))
     parser.add_argument("--methods", default=",".join(METHODS))
@@ -90,12 +90,12 @@ def main() -> None:
         runs = tuple(run for rows in sizes for run in runs_of(models, asked.seeds, datasets, methods, rows))
         plan, store = Plan(runs, ("honest",), DATASETS), Store(asked.results / FILE)
         with work_bar() as report:
-            for done, total in carry_out(plan, store, command=common.command(), n_jobs=asked.jobs, brief=True):
+            for done, total in carry_out(plan, store, command=pages.command(), n_jobs=asked.jobs, brief=True):
                 report("runs", done, total)
     show(asked.results, sizes)
 
 
-def show(folder: common.Path, sizes: list[int]) -> None:
+def show(folder: Path, sizes: list[int]) -> None:
     """Print the tables of gains for every number of rows."""
     from studies.when_it_helps.tables import baseline_table, gain_table, gains
 
