@@ -11,6 +11,8 @@ other runs. The linear model on fewer rows:
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from metricgrad.evaluation.records import FILE
 from metricgrad.evaluation.runs import TREES as BOOSTED
 from metricgrad.evaluation.store import Store
