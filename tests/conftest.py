@@ -35,7 +35,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "browser" in getattr(item, "fixturenames", ()):
             item.add_marker("browser")
-    items.sort(key=lambda item: "slow" not in item.keywords)
+    items.sort(key=lambda item: not {"slow", "cluster"} & set(item.keywords))
     wanted = int(os.environ.get("METRICGRAD_FUZZ", "0"))
     properties = [item for item in items if hasattr(getattr(item, "obj", None), "hypothesis")]
     if not wanted or not properties:

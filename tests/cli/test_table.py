@@ -133,6 +133,7 @@ def test_the_time_limit_keeps_the_best_until_then(here: Path) -> None:
     assert load("model").model_.interrupted_
 
 
+@pytest.mark.slow  # runs the command in a process of its own
 def test_ctrl_c_keeps_the_best_so_far(here: Path) -> None:
     code = "from metricgrad.cli.app import app; app()"
     long = ["--model", "linear", "--method", "cross-entropy", "--recipe", "warmup=100000000,check_every=1"]
@@ -270,6 +271,7 @@ def test_a_model_whose_folder_was_taken_while_it_trained_is_saved_beside_it(here
     assert (here / "model" / "thesis.doc").read_text() == "years of work"
 
 
+@pytest.mark.slow  # runs the command in a process of its own
 def test_a_kill_while_a_model_is_replaced_leaves_one_that_predicts_and_the_next_fit_clears_up(here: Path) -> None:
     first = ["fit", "churn.csv", "--target", "churn", "--out", "model", *QUICK]
     assert run(*first).exit_code == 0
@@ -305,6 +307,7 @@ def test_names_of_any_kind_go_all_the_way(here: Path) -> None:
     assert run("predict", "model", "churn.csv").stdout.startswith("row,'=id,score,label\n1,u0,")
 
 
+@pytest.mark.slow  # runs the command in a process of its own
 def test_ten_thousand_columns_are_fitted(here: Path) -> None:
     values = RNG.integers(0, 9, (40, 10_000))
     frame = pd.DataFrame(values, columns=[f"c{i}" for i in range(10_000)]).assign(churn=["yes", "no"] * 20)

@@ -23,6 +23,8 @@ from metricgrad.paper.experiments import Run
 from metricgrad.paper.reproduce import carry_out, draw, make_plan
 from metricgrad.training.recipe import Recipe, get_recipe
 
+pytestmark = pytest.mark.slow  # trains, stores and draws as the command does
+
 TINY = ["--datasets", "breast_cancer", "--steps", "12", "--seeds", "2", "--jobs", "1"]
 
 

@@ -72,6 +72,7 @@ def test_a_page_says_where_it_is_worse(stored: Path) -> None:
     assert "kept in 33% of the runs" in text
 
 
+@pytest.mark.slow  # trains a ranker
 def test_the_example_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
     (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "ranking.md").read_text("utf-8"), re.DOTALL)
     assert len(program.splitlines()) <= 10

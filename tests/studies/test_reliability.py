@@ -16,6 +16,8 @@ import torch
 from studies.reliability import figures, growth, hostile_texts, page, specs, verdicts
 from studies.reliability.workers import Job, Journal, run_jobs
 
+pytestmark = pytest.mark.slow  # starts workers, kills them and lets attacks run
+
 ROOT = Path(__file__).parents[2]
 FEW = 10
 """Cases of each attack that are tried here; `make attack` tries all."""
@@ -50,7 +52,6 @@ def children(process: int) -> list[int]:
 # ---- a few cases of each -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_a_few_cases_of_each_attack_are_clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = ("folders", "inputs", "kills", "specs", "servers")
     monkeypatch.setenv("TMPDIR", str(tmp_path))
@@ -177,7 +178,6 @@ def test_figures_count_what_took_too_long_or_too_much_as_not_clean() -> None:
     assert (found["slowest_seconds"], found["peak_mb"]) == (9.0, 99.0)
 
 
-@pytest.mark.slow
 def test_a_run_that_is_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
     words = ("specs", "--cases", 3, "--work", tmp_path, "--out", tmp_path / "figures.json")
     stopped = run(*words, "--minutes", 0, code=1)
@@ -192,7 +192,6 @@ def test_a_run_that_is_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
     assert figures.stored(tmp_path / "figures.json")["specs"]["used"] == 0  # all were done, so all are tried again
 
 
-@pytest.mark.slow
 def test_a_run_that_is_ended_ends_its_workers_and_stores_what_it_has(tmp_path: Path) -> None:
     words = ("growth", "--work", tmp_path, "--out", tmp_path / "figures.json")
     with started(*words) as attack:
@@ -210,7 +209,6 @@ def test_a_run_that_is_ended_ends_its_workers_and_stores_what_it_has(tmp_path: P
     assert figures.stored(tmp_path / "figures.json")["growth"]["cases"] == 0
 
 
-@pytest.mark.slow
 def test_fuzzing_counts_the_examples_that_held_and_goes_on_with_the_other_properties(tmp_path: Path) -> None:
     words = ("--examples", 66, "--work", tmp_path, "--out", tmp_path / "figures.json", "--pytest", "-n0", "-k")
     run(*words, "exact_fractions", module="fuzz")
