@@ -14,12 +14,10 @@ from typer.testing import CliRunner
 
 from metricgrad.cli.app import app
 from metricgrad.losses.binary import BASELINES
-from metricgrad.surrogate import pretraining
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted((DOCS / "howto").glob("*.md"))
 BLOCK = re.compile(r"^( *)```(python|sh)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
-QUICK = pretraining.Fitting(groups=16, steps=30, sizes=(50, 100))
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:
@@ -37,26 +35,22 @@ def run_command(line: str) -> None:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A working folder with a table, data.csv, and a cache of its own; surrogates are fitted in a moment."""
+def table(folder: Path) -> Iterator[None]:
+    """The table data.csv in the working folder; baselines that a page registers are gone after it."""
     baselines = dict(BASELINES)
     X, y = make_classification(300, 4, weights=[0.8], random_state=0)
-    table = "\n".join(",".join(map(str, (*row, label))) for row, label in zip(X, y, strict=True))
-    (tmp_path / "data.csv").write_text(f"a,b,c,d,y\n{table}\n")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("METRICGRAD_CACHE", str(tmp_path / "cache"))
-    for name, value in list(vars(pretraining).items()):
-        if isinstance(value, pretraining.Fitting):
-            monkeypatch.setattr(pretraining, name, QUICK)
-    yield tmp_path
+    rows = "\n".join(",".join(map(str, (*row, label))) for row, label in zip(X, y, strict=True))
+    (folder / "data.csv").write_text(f"a,b,c,d,y\n{rows}\n")
+    yield
     BASELINES.clear()
-    BASELINES.update(baselines)  # without those that a page registered
+    BASELINES.update(baselines)
 
 
 @pytest.mark.slow  # every page trains several small models
 @pytest.mark.filterwarnings("ignore:the surrogate of .* is not faithful yet:UserWarning")
 @pytest.mark.parametrize("page", [DOCS / "index.md", *PAGES], ids=lambda page: f"{page.parent.name}-{page.stem}")
-def test_the_programs_and_commands_of_a_page_run(page: Path, folder: Path) -> None:
+@pytest.mark.usefixtures("table")
+def test_the_programs_and_commands_of_a_page_run(page: Path) -> None:
     names: dict[str, object] = {"__name__": page.stem}
     for language, text in blocks(page):
         if language == "python":
