@@ -307,14 +307,14 @@ def test_names_of_any_kind_go_all_the_way(here: Path) -> None:
     assert run("predict", "model", "churn.csv").stdout.startswith("row,'=id,score,label\n1,u0,")
 
 
-@pytest.mark.slow  # runs the command in a process of its own
-def test_ten_thousand_columns_are_fitted(here: Path) -> None:
-    values = RNG.integers(0, 9, (40, 10_000))
-    frame = pd.DataFrame(values, columns=[f"c{i}" for i in range(10_000)]).assign(churn=["yes", "no"] * 20)
+@pytest.mark.slow  # looks at every column
+def test_three_thousand_columns_are_fitted(here: Path) -> None:
+    values = RNG.integers(0, 9, (40, 3_000))
+    frame = pd.DataFrame(values, columns=[f"c{i}" for i in range(3_000)]).assign(churn=["yes", "no"] * 20)
     frame.to_csv("wide.csv", index=False)
     done = run("fit", "wide.csv", "--target", "churn", "--out", "model", *QUICK)
     assert done.exit_code == 0, done.output
-    assert "numbers: c0, c1, c2, c3, c4, c5, c6, c7 and 9,992 more" in done.stdout
+    assert "numbers: c0, c1, c2, c3, c4, c5, c6, c7 and 2,992 more" in done.stdout
 
 
 def test_a_recipe_is_a_name_changes_or_both() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from metricgrad import SurrogateLoss
@@ -100,7 +100,6 @@ def test_what_is_no_function_of_the_counts_is_not_learned(fn) -> None:
     assert not fit_counts(black_box(fn, higher_is_better=False, labels=True, name="fn")).is_accurate
 
 
-@settings(max_examples=100)
 @given(COUNTS, st.sampled_from([0.25, 3.0, 1000.0]))
 def test_rates_do_not_depend_on_the_size_of_a_set_and_are_finite(counts: tuple[int, ...], size: float) -> None:
     known = Confusion(*(torch.tensor(float(count), dtype=torch.float64) for count in counts))

@@ -28,8 +28,8 @@ from metricgrad.training.trainer import TrainingRun, train
 
 pytestmark = pytest.mark.slow  # trains every run twice, once stopped
 
-PAPER = replace(RECIPES["paper"], rounds=30, set_size=40, check_every=5, learning_rate=1e-3, surrogate_rate=1e-3)
-DEFAULT = Recipe(warmup=20, rounds=20, set_size=40, refine_sets=2, trust=-1.0, check_every=5)
+PAPER = replace(RECIPES["paper"], rounds=12, set_size=40, check_every=3, learning_rate=1e-3, surrogate_rate=1e-3)
+DEFAULT = Recipe(warmup=6, rounds=12, set_size=40, refine_sets=2, trust=-1.0, check_every=3)
 RUNS = {
     "learned": [("sl-s", "auc"), ("sl-r", "f1")],
     "frozen": [("sl-u", "auc")],
@@ -97,7 +97,7 @@ def test_a_stopped_run_ends_where_it_would_have_ended(
         stop_at(patch, (len(names) - 1) * checks + 3)
         with pytest.raises(Stopped):
             trained(recipe, names, Checkpoint(path, every=0.0), model)
-    assert Checkpoint(path).part(len(names) - 1).read()["number"] == 10
+    assert Checkpoint(path).part(len(names) - 1).read()["number"] == 2 * recipe.check_every
     for one, other in zip(whole, trained(recipe, names, Checkpoint(path, every=0.0), model), strict=True):
         for name, tensor in one.model.state_dict().items():
             torch.testing.assert_close(tensor, other.model.state_dict()[name], rtol=0, atol=0)
@@ -155,9 +155,7 @@ def test_a_command_that_was_stopped_goes_on_and_leaves_nothing_behind(
 @pytest.mark.slow  # trains every run twice
 @pytest.mark.filterwarnings("ignore:the surrogate of .* is not faithful yet")  # a short run need not be
 @pytest.mark.parametrize("model", ["linear", "mlp", nn.Sequential(nn.Linear(5, 4), nn.Dropout(0.2), nn.Linear(4, 1))])
-@pytest.mark.parametrize(
-    "recipe", [FEW, replace(FEW, set_size=1000), replace(PAPER, rounds=12)], ids=["default", "whole", "paper"]
-)
+@pytest.mark.parametrize("recipe", [FEW, replace(FEW, set_size=1000), PAPER], ids=["default", "whole", "paper"])
 def test_each_of_many_runs_ends_to_the_bit_where_it_would_have_ended_alone(recipe: Recipe, model: Any) -> None:
     start = build_model(model, 5)
     found = train_each(start, runs_of(MANY, recipe), TRAINING, recipe, validation=VALIDATION, seed=3)
