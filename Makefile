@@ -37,7 +37,7 @@ quick: $(VENV)/.dev  ## the fast tests only, with few examples of each property:
 
 # The browser is installed while the packages are.
 setup:
-	@$(MAKE) --no-print-directory -j2 browser $(VENV)/.dev
+	@$(MAKE) --silent -j2 browser $(VENV)/.dev
 
 # The page of results is tested in a real browser: Debian's, where there is none and there is a way to get it.
 browser:

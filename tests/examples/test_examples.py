@@ -7,6 +7,7 @@ import runpy
 from pathlib import Path
 
 import pytest
+from matplotlib import pyplot
 
 pytestmark = pytest.mark.slow  # the gallery trains its models as a reader would
 
@@ -14,10 +15,12 @@ EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("plot_*.py"))
 
 
 @pytest.mark.filterwarnings("ignore:the surrogate of .* is not faithful yet:UserWarning")
+@pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_runs_and_prints_results_on_unseen_rows(
-    example: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+    example: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(pyplot, "show", lambda: pyplot.close("all"))
     runpy.run_path(str(example), run_name="__main__")
     printed = capsys.readouterr().out
     values = [float(v) for v in re.findall(r"([\d.]+)(?: a customer)? on unseen rows", printed)]
