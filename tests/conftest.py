@@ -32,7 +32,10 @@ def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Start with what is slow, lest one worker end alone; spread METRICGRAD_FUZZ examples over all properties."""
+    """Start with files that have slow tests, lest one worker end alone; spread METRICGRAD_FUZZ examples.
+
+    A worker runs whole files (`--dist loadfile`), so that what a module's tests share is made once.
+    """
     for item in items:
         if "browser" in getattr(item, "fixturenames", ()):
             item.add_marker("browser")

@@ -28,9 +28,9 @@ def test_there_are_twenty() -> None:
 @pytest.mark.filterwarnings("ignore:the surrogate of .* is not faithful yet:UserWarning")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_box_trains_a_model_in_few_calls(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(universal, "ON_DEMAND", Fitting(groups=16, steps=50, sizes=(50, 100)))
-    monkeypatch.setattr(learned_counts, "FITTING_STEPS", 200)
-    recipe = replace(boxes.RECIPE, warmup=60, rounds=8, trust_cap=8, check_every=4)
+    monkeypatch.setattr(universal, "ON_DEMAND", Fitting(groups=16, steps=20, sizes=(50, 100)))
+    monkeypatch.setattr(learned_counts, "FITTING_STEPS", 100)
+    recipe = replace(boxes.RECIPE, warmup=20, rounds=4, trust_cap=4, check_every=2)
     taught = boxes.teach(name, recipe=recipe)
     outcome = boxes.carry_out(taught, 1_000, recipe, ROWS)
     assert taught.calls <= 2_200
