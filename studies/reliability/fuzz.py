@@ -45,9 +45,9 @@ def main(words: Sequence[str] | None = None) -> int:
     journal = journal_of(asked)
     passed = [line["test"] for line in journal.cases.values() if line["passed"]]
     os.environ["METRICGRAD_FUZZ"] = str(asked.examples)
-    options = ["--rootdir", str(ROOT), "-c", str(ROOT / "pyproject.toml"), f"--hypothesis-seed={asked.seed}"]
-    skipped = [f"--deselect={test}" for test in passed]
-    code = int(pytest.main([*options, *skipped, *asked.pytest, str(ROOT / TESTS)], plugins=[Notes(journal)]))
+    options = ["--rootdir", str(ROOT), "-c", str(ROOT / "pyproject.toml"), "--dist=load"]  # its one file to all workers
+    chosen = [f"--hypothesis-seed={asked.seed}", *(f"--deselect={test}" for test in passed)]
+    code = int(pytest.main([*options, *chosen, *asked.pytest, str(ROOT / TESTS)], plugins=[Notes(journal)]))
     record = {**{key: journal.head[key] for key in ("command", "seed", "made_by")}, **summed(journal, asked.examples)}
     figures.store("fuzz", record, asked.out)
     print(f"{record['examples']:,} examples of {record['properties']} properties, {record['failures']} failures")
