@@ -178,9 +178,9 @@ class SurrogateLoss(nn.Module):
         `backward` then uses the surrogate that `forward` used, even if it was refined in between, and never leaves
         gradients on its parameters, even if a user set `requires_grad` on all parameters of a module that holds it.
         """
-        named = (*self.surrogate.named_parameters(), *self.surrogate.named_buffers())
+        state = self.surrogate.state_dict()  # without constants such as thresholds, which nothing changes
         copied = torch.is_grad_enabled() and not self.frozen
-        return {name: tensor.detach().clone() if copied else tensor.detach() for name, tensor in named}
+        return {name: tensor.clone() for name, tensor in state.items()} if copied else state
 
     def refine(
         self,
