@@ -154,7 +154,6 @@ def copied(loss: nn.Module) -> Any:
     loss.metric = None
     own = deepcopy(loss)
     own.metric = loss.metric = metric
-    own.optimizer = torch.optim.Adam(own.surrogate.parameters(), loss.optimizer.defaults["lr"], fused=True)
     return own
 
 

@@ -171,7 +171,7 @@ def test_centred_scores_hide_shift_and_scale(rows, shift: float, scale: float) -
 @given(rows=ONE_SET)
 def test_scores_measured_from_the_top_keep_their_order_and_put_the_highest_row_in_one_place(rows) -> None:
     scores, targets, weights = rows
-    placed = standardised(scores, targets, weights, "top")
+    placed = standardised(scores, class_weights(targets, weights), weights, "top")
     present = weights > 0
     ordered = placed[present][scores[present].argsort(stable=True)]
     assert bool((ordered.diff() > -1e-12).all())  # equal scores may end a last bit apart, by where they are in memory
@@ -182,11 +182,11 @@ def test_scores_measured_from_the_top_keep_their_order_and_put_the_highest_row_i
 
 def test_scores_measured_from_the_top_tell_the_first_two_rows_apart_however_close() -> None:
     scores = torch.cat((torch.linspace(-2, 2, 100), torch.tensor([2.02]))).double()
-    first, second = torch.zeros(101).double(), torch.zeros(101).double()
+    first, second, every = torch.zeros(101).double(), torch.zeros(101).double(), torch.ones(101).double()
     first[100], second[99] = 1, 1
-    placed = (1.5 * standardised(scores, first, torch.ones(101).double(), "top")).asinh()
+    placed = (1.5 * standardised(scores, class_weights(first, every), every, "top")).asinh()
     assert float(placed[100] - placed[99]) > 3 * 0.073  # the distance between two thresholds of the soft ROC
-    shifted = (1.5 * standardised(scores, second, torch.ones(101).double(), "shift")).asinh()
+    shifted = (1.5 * standardised(scores, class_weights(second, every), every, "shift")).asinh()
     assert float(shifted[100] - shifted[99]) < 0.073
 
 
@@ -201,7 +201,7 @@ def test_scaled_scores_keep_zero_in_sight() -> None:
     scores, targets, weights = random_sets(6, 50)
     surrogate = SURROGATES[SCALED]
     assert float((surrogate(scores + 1, targets, weights) - surrogate(scores, targets, weights)).abs().min()) > 1e-5
-    assert torch.equal(standardised(scores, targets, weights, "scale") >= 0, scores >= 0)
+    assert torch.equal(standardised(scores, class_weights(targets, weights), weights, "scale") >= 0, scores >= 0)
 
 
 def test_the_paper_looks_at_scores_as_they_are() -> None:
@@ -213,10 +213,10 @@ def test_the_paper_looks_at_scores_as_they_are() -> None:
 
 def test_both_classes_count_the_same_in_centre_and_scale() -> None:
     scores, targets = torch.tensor([4.0, 0, 0, 0, 0, 0]), torch.tensor([1.0, 0, 0, 0, 0, 0])
+    positive, negative = classes = class_weights(targets, torch.full((6,), 1 / 6))
     torch.testing.assert_close(
-        standardised(scores, targets, torch.ones(6), "shift"), torch.tensor([1.0, -1, -1, -1, -1, -1])
+        standardised(scores, classes, torch.ones(6), "shift"), torch.tensor([1.0, -1, -1, -1, -1, -1])
     )
-    positive, negative = class_weights(targets, torch.full((6,), 1 / 6))
     torch.testing.assert_close(positive, targets)
     torch.testing.assert_close(negative, (1 - targets) / 5)
 
@@ -347,7 +347,8 @@ def test_the_default_gives_no_loss_below_low_or_above_high(bias: float, expected
 
 def test_the_comb_sees_a_smoothed_roc_curve() -> None:
     scores, targets, weights = random_sets(400)
-    known = SURROGATES[CENTRED].g(scores, targets, weights / weights.sum())
+    shares = weights / weights.sum()
+    known = SURROGATES[CENTRED].g(scores, targets, shares, class_weights(targets, shares))
     found, alarmed = ((known[1 + 64 * i : 65 + 64 * i] * 4).exp() - 1e-4 for i in range(2))
     warped, centres = (1.5 * scores).asinh(), SURROGATES[CENTRED].g.centres
     for i in range(0, 64, 2):  # the sharp thresholds

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from metricgrad import SurrogateLoss, get_metric
-from metricgrad.surrogate.network import GRID_ROWS, SoftROC, config_for, new_surrogate
+from metricgrad.surrogate.network import GRID_ROWS, SoftROC, class_weights, config_for, new_surrogate
 
 G = SoftROC(64).double()
 COPIES = GRID_ROWS // 2 + 1
@@ -40,7 +40,8 @@ ROWS = st.lists(
 def pooled(scores: Tensor, targets: Tensor, weights: Tensor, feature: int) -> tuple[Tensor, Tensor]:
     """Return all features, and the gradient of one of them."""
     scores = scores.clone().requires_grad_()
-    features = G(scores, targets, weights / weights.sum())
+    shares = weights / weights.sum()
+    features = G(scores, targets, shares, class_weights(targets, shares))
     return features.detach(), torch.autograd.grad(features[feature], scores)[0]
 
 
@@ -80,6 +81,6 @@ def test_nan_in_a_large_set_reaches_the_loss() -> None:
 
 def test_rows_far_beyond_the_thresholds_keep_a_finite_gradient() -> None:
     scores = torch.linspace(-1e4, 1e4, 3 * GRID_ROWS).sinh().clamp(-1e30, 1e30).requires_grad_()
-    G.float()(scores, (scores > 0).float(), torch.ones_like(scores) / len(scores)).sum().backward()
-    G.double()
+    targets, weights = (scores > 0).float(), torch.ones(len(scores)) / len(scores)
+    SoftROC(64)(scores, targets, weights, class_weights(targets, weights)).sum().backward()
     assert scores.grad.isfinite().all()

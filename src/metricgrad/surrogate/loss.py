@@ -120,9 +120,17 @@ class SurrogateLoss(nn.Module):
         self.frozen, self.clip, self.relational = frozen, clip, relational
         self.skipped = 0
         self.register_buffer("running_gap", torch.tensor(float("nan")))
-        self.optimizer = None if frozen else torch.optim.Adam(self.surrogate.parameters(), learning_rate, fused=True)
+        self.learning_rate = learning_rate
+        self._optimizer: torch.optim.Adam | None = None
 
     running_gap: Tensor
+
+    @property
+    def optimizer(self) -> torch.optim.Adam | None:
+        """The Adam of `refine`, if not frozen; built when first needed, as building one imports torch's compiler."""
+        if self._optimizer is None and not self.frozen:
+            self._optimizer = torch.optim.Adam(self.surrogate.parameters(), self.learning_rate, fused=True)
+        return self._optimizer
 
     def _started(
         self, start: str | Path | Surrogate, config: SurrogateConfig | str | None, progress: Progress | None
@@ -168,7 +176,9 @@ class SurrogateLoss(nn.Module):
                 "model called under torch.no_grad() or detached? (to only evaluate the loss, call .eval() first)"
             )
         with torch.autocast(scores.device.type, enabled=False):
-            losses: Tensor = torch.func.functional_call(self.surrogate, self._snapshot(), (scores, targets, weights))
+            losses: Tensor = torch.func.functional_call(
+                self.surrogate, self._snapshot(), (scores, targets, weights), tie_weights=False
+            )
             informative = self.metric.task.informative(targets, weights).to(losses.dtype)
             return (losses * informative).sum() / informative.sum().clamp(min=1)
 
@@ -331,10 +341,12 @@ class SurrogateLoss(nn.Module):
 
     def get_extra_state(self) -> dict[str, Any]:
         """Return the state of the optimiser, so that a state dict resumes exactly."""
-        return {"optimizer": self.optimizer.state_dict() if self.optimizer else None, "skipped": self.skipped}
+        state = None if self._optimizer is None else self._optimizer.state_dict()
+        return {"optimizer": state, "skipped": self.skipped}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """Restore the state of the optimiser."""
+        self._optimizer = None
         if self.optimizer and state["optimizer"]:
             # A copy: Adam changes in place what it would share with the loss the state came from.
             self.optimizer.load_state_dict(deepcopy(state["optimizer"]))
@@ -343,8 +355,8 @@ class SurrogateLoss(nn.Module):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> SurrogateLoss:
         """Move the state of the optimiser along with the parameters."""
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        if self.optimizer:
-            self.optimizer.load_state_dict(self.optimizer.state_dict())
+        if self._optimizer:
+            self._optimizer.load_state_dict(self._optimizer.state_dict())
         return self
 
 

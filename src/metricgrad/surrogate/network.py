@@ -172,10 +172,6 @@ class Surrogate(nn.Module):
         rows = (seen[2][..., 0, :] > 0).sum(-1, keepdim=True).clamp(min=1)
         return torch.cat((pooled, rows.to(pooled.dtype).log() / 4), -1)
 
-    def made_ready(self, scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> tuple[Tensor, ...]:
-        """Return the input of g: scores standardised as configured, targets, weights that sum to one."""
-        return self._levelled(*self._seen(scores, targets, weights))
-
     def _seen(self, scores: Tensor, targets: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Return the sets of the view, in the precision of the surrogate."""
         dtype = self.low.dtype
@@ -186,9 +182,11 @@ class Surrogate(nn.Module):
         present = weights.unsqueeze(-1) > 0 if self.view.outputs else weights > 0
         return self.view.see(scores.where(present, torch.zeros_like(scores)), targets, weights)
 
-    def _levelled(self, scores: Tensor, targets: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _levelled(self, scores: Tensor, targets: Tensor, weights: Tensor) -> tuple[Tensor, ...]:
+        """Return the input of g: scores standardised as configured, targets, weights that sum to one, and of classes."""
         weights = weights / weights.sum(-1, keepdim=True).clamp(min=EPSILON)
-        return standardised(scores, targets, weights, self.config.standardise), targets, weights
+        classes = class_weights(targets, weights)
+        return standardised(scores, classes, weights, self.config.standardise), targets, weights, classes
 
     def judge(self, pooled: Tensor) -> Tensor:
         """Return the losses of pooled sets (h): `(..., q)` -> `(...)`."""
@@ -231,12 +229,11 @@ def meta_loss(surrogate: Tensor, true: Tensor, relational: float = 0.0) -> Tenso
     return distance
 
 
-def standardised(scores: Tensor, targets: Tensor, weights: Tensor, how: str) -> Tensor:
+def standardised(scores: Tensor, classes: Tensor, weights: Tensor, how: str) -> Tensor:
     """Centre and scale the scores of each set, positives and negatives counting the same; `(..., n)` -> `(..., n)`."""
     if how == "none":
         return scores
-    positive, negative = class_weights(targets, weights)
-    both = positive + negative
+    both = classes.sum(-2)
     both = both / both.sum(-1, keepdim=True).clamp(min=EPSILON)
     if how in ("shift", "top"):
         scores = scores - (both * scores).sum(-1, keepdim=True)
@@ -259,13 +256,13 @@ def from_the_top(scores: Tensor, weights: Tensor) -> Tensor:
     return position.sinh() / SCORE_STRETCH
 
 
-def class_weights(targets: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the weights of positives and of negatives, each summing to one (or to zero where there are none)."""
-    positive, negative = weights * targets, weights * (1 - targets)
-    return (
-        positive / positive.sum(-1, keepdim=True).clamp(min=EPSILON),
-        negative / negative.sum(-1, keepdim=True).clamp(min=EPSILON),
-    )
+def class_weights(targets: Tensor, weights: Tensor) -> Tensor:
+    """Return the weights of positives and of negatives, each summing to one, or to zero where there are none.
+
+    `(..., n)` -> `(..., 2, n)`.
+    """
+    both = torch.stack((targets, 1 - targets), -2) * weights.unsqueeze(-2)
+    return both / both.sum(-1, keepdim=True).clamp(min=EPSILON)
 
 
 class LearnedMean(nn.Module):
@@ -279,7 +276,7 @@ class LearnedMean(nn.Module):
         self.norm = nn.BatchNorm1d(widths[1]) if config.batch_norm else nn.Identity()
         self.activation = ACTIVATIONS[config.activation]()
 
-    def forward(self, scores: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
+    def forward(self, scores: Tensor, targets: Tensor, weights: Tensor, classes: Tensor) -> Tensor:
         """Pool sets of rows: `(..., n)` -> `(..., q)`."""
         latent = torch.stack((targets, scores), -1)
         for i, layer in enumerate(self.layers):
@@ -314,15 +311,16 @@ class SoftROC(nn.Module):
     sharpness: Tensor
     cubics: Tensor
 
-    def forward(self, scores: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
-        """Pool sets of rows: `(..., n)` -> `(..., 5 * thresholds + 1)`."""
+    def forward(self, scores: Tensor, targets: Tensor, weights: Tensor, classes: Tensor) -> Tensor:
+        """Pool sets of rows, given the weights of each class too: `(..., n)` -> `(..., 5 * thresholds + 1)`."""
         share = (weights * targets).sum(-1, keepdim=True)
+        shares = torch.stack((share, 1 - share), -2)  # (..., 2, 1)
         position = (SCORE_STRETCH * scores).asinh()
-        rates_above = self._rates_on_grid if position.shape[-1] > GRID_ROWS else self._rates
-        recall, false_alarm = rates_above(position, torch.stack(class_weights(targets, weights), -2)).unbind(-2)
-        precision = share * recall / (share * recall + (1 - share) * false_alarm + 1e-6)
-        rates = torch.cat((recall, false_alarm, 1 - recall, 1 - false_alarm), -1)
-        odds = (share.clamp(min=EPSILON).log() - (1 - share).clamp(min=EPSILON).log()).clamp(-8, 8)
+        above = (self._rates_on_grid if position.shape[-1] > GRID_ROWS else self._rates)(position, classes)
+        masses = shares * above
+        precision = masses.select(-2, 0) / (masses.sum(-2) + 1e-6)
+        rates = torch.cat((above, 1 - above), -2).flatten(-2)
+        odds = shares.clamp(min=EPSILON).log().diff(dim=-2).squeeze(-2).neg().clamp(-8, 8)
         return torch.cat((odds / 4, (rates.clamp(min=0) + 1e-4).log() / 4, precision), -1)
 
     def _rates(self, position: Tensor, classes: Tensor) -> Tensor:
