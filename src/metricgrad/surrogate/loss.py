@@ -252,21 +252,20 @@ class SurrogateLoss(nn.Module):
             with torch.no_grad():
                 pooled = surrogate.pool(*sets)
         span = surrogate.high - surrogate.low
-        with learning(surrogate):
+        with learning(surrogate) as learned:
             for part in torch.arange(len(true), device=true.device).chunk(steps):
                 smooth = surrogate(*(rows[part] for rows in sets)) if pooled is None else surrogate.judge(pooled[part])
-                self._step(meta_loss(smooth / span, true[part] / span, self.relational))
+                self._step(meta_loss(smooth / span, true[part] / span, self.relational), learned)
                 gaps.append((smooth.detach() - true[part]).abs())
         return gaps
 
-    def _step(self, distance: Tensor) -> None:
-        """Step Adam down a distance.
+    def _step(self, distance: Tensor, learned: list[nn.Parameter]) -> None:
+        """Step Adam down a distance of the parameters that are learned.
 
         Parameters have gradients only during the step: where the loss is part of a user's module, the user's own
         optimizer and clipping must not see any.
         """
         assert self.optimizer is not None
-        learned = list(self.surrogate.parameters())
         try:
             for parameter, gradient in zip(learned, torch.autograd.grad(distance, learned), strict=True):
                 parameter.grad = gradient
@@ -300,8 +299,10 @@ class SurrogateLoss(nn.Module):
 
     def _stretch(self, true: Tensor) -> None:
         """Stretch the output of a surrogate from scratch over the losses seen, if the metric has no known range."""
+        if self.metric.bounded:
+            return
         untouched = self.running_gap.isnan() & (self.surrogate.low == 0) & (self.surrogate.high == 1)
-        if not self.metric.bounded and bool(untouched):
+        if bool(untouched):
             low, high = true.min(), true.max()
             self.surrogate.low.copy_(low)
             self.surrogate.high.copy_(torch.where(high > low, high, low + 1))
@@ -361,13 +362,21 @@ class SurrogateLoss(nn.Module):
 
 
 @contextmanager
-def learning(surrogate: Surrogate) -> Iterator[None]:
-    """Put a surrogate into training mode; otherwise it has no gradients and no batch statistics of its own."""
-    surrogate.train().requires_grad_(True)
+def learning(surrogate: Surrogate) -> Iterator[list[nn.Parameter]]:
+    """Put a surrogate into training mode and yield its parameters; otherwise it learns neither these nor statistics."""
+    parameters = list(surrogate.parameters())  # walking through all modules costs as much as some steps of arithmetic
     try:
-        yield
+        _set_learning(surrogate, parameters, True)
+        yield parameters
     finally:
-        surrogate.eval().requires_grad_(False)
+        _set_learning(surrogate, parameters, False)
+
+
+def _set_learning(surrogate: Surrogate, parameters: list[nn.Parameter], mode: bool) -> None:
+    for parameter in parameters:
+        parameter.requires_grad_(mode)
+    if not surrogate.fixed_pool:  # only a learned g has layers with a mode, batch norm
+        surrogate.train(mode)
 
 
 def clip_gradients(module: nn.Module, norm: float) -> None:
