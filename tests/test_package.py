@@ -63,6 +63,12 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
     assert run(f"import sys, metricgrad; print({heavy} & set(sys.modules))") == "set()"
 
 
+def test_a_loss_for_a_bundled_metric_imports_torch_and_little_else() -> None:
+    heavy = "{'pandas', 'sklearn', 'scipy', 'matplotlib', 'pyarrow', 'rich', 'typer', 'jinja2', 'torch._dynamo'}"
+    code = 'import sys, metricgrad; metricgrad.SurrogateLoss("f1")'
+    assert run(f"{code}; print({heavy} & set(sys.modules))") == "set()"
+
+
 def test_importing_the_package_has_no_effects() -> None:
     state = "(dict(os.environ), list(warnings.filters), logging.root.handlers[:], threading.active_count())"
     code = f"import os, sys, logging, threading, warnings; before = {state}; import metricgrad; "

@@ -2,8 +2,8 @@
 
 Rows of a set, the network 100-30-10 and Adam are the same for all; only the loss differs. `refine` takes the scores of
 the step at hand, after every step or after every third, as the default recipe does. LibAUC's losses follow their
-documentation: AUCM with PESG, AP with SOAP, whose memory of every training row is included. Soft F1 is the usual formula
-from probabilities, in three lines.
+documentation: AUCM with PESG, AP with SOAP, whose memory of every training row is included. Soft F1 is the usual
+formula from probabilities, in a few lines.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from benchmarks.speed.measuring import claim, in_turns, made_up_table, middle, parser_of, ratio, self_timed, store

@@ -183,7 +183,7 @@ class Surrogate(nn.Module):
         return self.view.see(scores.where(present, torch.zeros_like(scores)), targets, weights)
 
     def _levelled(self, scores: Tensor, targets: Tensor, weights: Tensor) -> tuple[Tensor, ...]:
-        """Return the input of g: scores standardised as configured, targets, weights that sum to one, and of classes."""
+        """Return the input of g: standardised scores, targets, and weights that sum to one in all and in each class."""
         weights = weights / weights.sum(-1, keepdim=True).clamp(min=EPSILON)
         classes = class_weights(targets, weights)
         return standardised(scores, classes, weights, self.config.standardise), targets, weights, classes
