@@ -154,7 +154,7 @@ def store(name: str, claims: Sequence[Mapping[str, Any]], folder: Path = FOLDER,
 
     The record has the command, version, commit and date, the machine, the claims, and the fields of `found`.
     """
-    command = shlex.join(["python", "-m", f"benchmarks.speed.{name}", *sys.argv[1:]])
+    command = shlex.join(["python", "-m", f"benchmarks.speed.{Path(sys.argv[0]).stem}", *sys.argv[1:]])
     record = {"command": command, "made_by": provenance(), "machine": machine(), "claims": list(claims), **found}
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

@@ -121,10 +121,11 @@ PARTS: dict[str, Callable[[pd.Series[Any], str], Floats]] = {
 
 
 def typed(frame: pd.DataFrame, schema: Schema) -> pd.DataFrame:
-    """Return the columns used, with numbers parsed; other columns are not copied."""
+    """Return the columns used, with numbers parsed; other columns, and real numbers, are not copied."""
     parsed = {
-        column.name: cells.numbers(frame[column.name], column.form) if column.kind == "number" else frame[column.name]
+        column.name: cells.numbers(given, column.form) if column.kind == "number" and given.dtype.kind != "f" else given
         for column in schema.used
+        for given in [frame[column.name]]
     }
     found: pd.DataFrame = pd.DataFrame(parsed, index=frame.index, copy=False)
     return found
@@ -164,13 +165,15 @@ class Preparation(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def __init__(self, schema: Schema | None = None) -> None:
         self.schema = schema
 
-    def fit(self, X: pd.DataFrame, y: Any = None) -> Preparation:
-        """Learn an encoder for every column."""
+    def fit(self, X: pd.DataFrame, y: Any = None, rows: NDArray[np.int64] | None = None) -> Preparation:
+        """Learn an encoder for every column, from some rows if given; one column at a time is copied."""
         self.schema_ = infer_columns(X) if self.schema is None else self.schema
         if not self.schema_.used:
             raise TableError(f"expected a column to learn from, got none: {'; '.join(self.schema_.describe())}")
         self.encoders_: list[Numeric | OneHot] = [
-            (OneHot if column.kind == "category" else Numeric).learn(column, X[column.name])
+            (OneHot if column.kind == "category" else Numeric).learn(
+                column, X[column.name] if rows is None else X[column.name].iloc[rows]
+            )
             for column in self.schema_.used
         ]
         return self

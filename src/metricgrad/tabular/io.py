@@ -78,7 +78,7 @@ def read_table(
     with _unpacked_file(path, max_unpacked_gb) as file:
         if text_columns is not None and _looks_like_text(file):
             return _typed_frame(file, path, text_columns)
-        frame: pd.DataFrame = _concatenated(list(_frames(file, path, CHUNK_ROWS)))
+        frame: pd.DataFrame = _concatenated(list(_frames(file, path, sys.maxsize)))
         return frame
 
 
@@ -116,7 +116,10 @@ def _text(file: IO[bytes], rows: int) -> Iterator[pd.DataFrame]:
 def _parquet_frames(file: IO[bytes], rows: int) -> Iterator[pd.DataFrame]:
     source = pyarrow.parquet.ParquetFile(file)
     check_names(source.schema_arrow.names)
-    yield from (batch.to_pandas() for batch in source.iter_batches(rows))
+    if rows < source.metadata.num_rows:
+        yield from (batch.to_pandas() for batch in source.iter_batches(rows))
+    else:  # columns stay where Arrow has read them
+        yield source.read().to_pandas(split_blocks=True, self_destruct=True)
 
 
 def _feather(file: IO[bytes], rows: int) -> Iterator[pd.DataFrame]:

@@ -195,7 +195,7 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
         )
         # Fill values and scales are learned from the training rows alone.
         trained_on = np.setdiff1d(np.arange(len(features)), validation)
-        preparation = Preparation(schema).fit(features.iloc[trained_on])
+        preparation = Preparation(schema).fit(features, rows=trained_on)
         check_storable(table_state(stored_name(self.metric), self.target_, preparation))
         model.fit(preparation.transform(features), targets, sample_weight=weights, validation=validation)
         self.pipeline_ = Pipeline([("preparation", preparation), ("model", model)])

@@ -1,0 +1,255 @@
+"""What a user runs, timed beside what a user would run otherwise: python -m benchmarks.speed.user
+
+Fits on tables of 20,000 rows (synthetic, 30 features; ijcnn1), one thread, in processor time as a ratio to LightGBM
+with 200 trees in the same run, with the metric on test rows beside it. Then the first fit of metrics that have no
+bundled surrogate, with an empty cache; `metricgrad fit` on a CSV file of 50,000 x 30; `compare` with five methods on
+six splits of as many rows.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from benchmarks.speed.measuring import claim, in_turns, middle, parser_of, ratio, say, self_timed, spread, store, stored
+from benchmarks.speed.user_contestants import TREES, WIDE, Data, Fit, binary_contestants, made_up, ours, real, trees
+from metricgrad import black_box, compare
+from metricgrad.training.networks import MODELS
+from studies.pages import ROOT
+
+NAME, BEFORE = "user", "user-before"
+"""The record, and that of the version that the times are compared with."""
+OVER_TREES = {"F1: linear": 3.0, "F1: additive": 6.0}
+OVER_CROSS_ENTROPY = {"mlp": 2.5, WIDE: 1.6}
+"""Bars over LightGBM, and over cross-entropy with the same model."""
+FIRST_FIT_SECONDS = {"black box of labels": 10.0, "black box of scores": 20.0}
+"""Bars for the first fit of a black box, beyond its calls and a fit with a bundled surrogate."""
+MAX_CALLS = 4_000
+COMPARE_SECONDS = {"linear": 60.0, "additive": 60.0, "mlp": 240.0}
+LARGE_ROWS = 50_000
+
+
+# ---- fits on 20,000 rows ---------------------------------------------------------------------------------------------
+
+
+def timed_fits(data: Data, contestants: Mapping[str, Fit], repeats: int, what: str) -> dict[str, Any]:
+    """Time all contestants in turns, and return their ratios to LightGBM and their metric on test rows."""
+    reached: dict[str, float] = {}
+
+    def timed(name: str, fit: Fit) -> float:
+        say(f"{what}: {name}")
+        begun = time.process_time()
+        reached[name] = fit(data)
+        return time.process_time() - begun
+
+    ready: dict[str, Callable[[], float]] = {
+        name: lambda name=name, fit=fit: timed(name, fit)  # type: ignore[misc]
+        for name, fit in contestants.items()
+    }
+    times = in_turns(ready, repeats, timed=self_timed, warm=False, what=what)
+    return {
+        "table": what,
+        "rows": len(data.y),
+        "features": data.X.shape[1],
+        "positives": float((data.y == 1).mean()),
+        "seconds": middle(times),
+        "over_trees": {name: ratio(own, times[TREES]) for name, own in times.items()},
+        "over_cross_entropy": {
+            name.removeprefix("F1: "): ratio(own, times[name.replace("F1", "cross-entropy")])
+            for name, own in times.items()
+            if name.startswith("F1: ")
+        },
+        "test_metric": reached,
+    }
+
+
+# ---- the first fit of a metric ---------------------------------------------------------------------------------------
+
+
+class Counted:
+    """A function that counts its calls and their processor time."""
+
+    def __init__(self, function: Callable[..., float]) -> None:
+        self.function, self.calls, self.seconds = function, 0, 0.0
+
+    def __call__(self, y_true: np.ndarray, y_score: np.ndarray) -> float:
+        """Call the function."""
+        begun = time.process_time()
+        value = self.function(y_true, y_score)
+        self.calls, self.seconds = self.calls + 1, self.seconds + time.process_time() - begun
+        return value
+
+
+def profit(y_true: np.ndarray, y_pred: np.ndarray) -> float:
+    """Return the gain of acting on every row called positive: a hit earns 8, a false alarm costs 1."""
+    hits = float((y_pred * y_true).sum())
+    return (8 * hits - float((y_pred * (1 - y_true)).sum())) / max(1.0, 8 * float(y_true.sum()))
+
+
+def early_lift(y_true: np.ndarray, y_score: np.ndarray) -> float:
+    """Return the share of positives among the highest tenth, the higher ones counting more."""
+    order = np.argsort(-y_score, kind="stable")[: max(1, len(y_true) // 10)]
+    decay = np.exp(-np.arange(len(order)) / (0.5 * len(order)))
+    return float((decay * y_true[order]).sum() / decay.sum())
+
+
+@contextmanager
+def empty_cache() -> Any:
+    """Let surrogates be cached in a new folder."""
+    before = os.environ.get("METRICGRAD_CACHE")
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["METRICGRAD_CACHE"] = folder
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ["METRICGRAD_CACHE"]
+            else:
+                os.environ["METRICGRAD_CACHE"] = before
+
+
+def first_fits(model: str) -> list[dict[str, Any]]:
+    """Fit a model for metrics without a bundled surrogate, twice: with an empty cache, then with what is cached."""
+    two, five = made_up(), made_up(classes=5)
+    known = timed_once(ours(model), two)
+    found = []
+    for name, data, function, options in (
+        ("black box of labels", two, profit, {"labels": True}),
+        ("black box of scores", two, early_lift, {}),
+        ("macro F1 of five classes", five, None, {}),
+    ):
+        counted = Counted(function) if function else None
+        metric = black_box(counted, higher_is_better=True, name=name, **options) if counted else "macro_f1"  # type: ignore[arg-type]
+        runs = []
+        with empty_cache():
+            for _ in range(2):
+                say(f"{name}: fit {len(runs) + 1}")
+                calls, inside = (counted.calls, counted.seconds) if counted else (0, 0.0)
+                seconds, value = timed_once(ours(model, metric=metric), data)
+                own = (counted.calls - calls, counted.seconds - inside) if counted else (0, 0.0)
+                runs.append({"seconds": seconds, "calls": own[0], "call_seconds": own[1], "test_metric": value})
+        found.append({"metric": name, "model": model, "bundled_seconds": known[0], "first": runs[0], "second": runs[1]})
+    return found
+
+
+def timed_once(fit: Fit, data: Data) -> tuple[float, float]:
+    """Return the processor time of a fit and the metric on test rows."""
+    begun = time.process_time()
+    value = fit(data)
+    return time.process_time() - begun, value
+
+
+# ---- the command, and compare ----------------------------------------------------------------------------------------
+
+
+def command_fits(models: list[str]) -> list[dict[str, Any]]:
+    """Run `metricgrad fit` on a CSV file, and return the processor time of the process."""
+    data, found = made_up(LARGE_ROWS), []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "table.csv"
+        frame = pd.DataFrame(data.X, columns=[f"f{i}" for i in range(data.X.shape[1])])
+        frame.assign(label=data.y).to_csv(path, index=False)
+        for model in models:
+            say(f"metricgrad fit: {model}")
+            asked = ("fit", str(path), "--target", "label", "--model", model, "--out", str(Path(folder) / model))
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            subprocess.run([sys.executable, "-m", "metricgrad", *asked], check=True, cwd=ROOT, capture_output=True)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+            found.append({"model": model, "rows": LARGE_ROWS, "seconds": seconds})
+    return found
+
+
+def comparisons(models: list[str]) -> list[dict[str, Any]]:
+    """Run `compare` with its five methods on six splits, in this process."""
+    data, found = made_up(LARGE_ROWS), []
+    for model in models:
+        say(f"compare: {model}")
+        begun, wall = time.process_time(), time.perf_counter()
+        result = compare(data.X, data.y, "f1", model=model, n_jobs=1)
+        found.append(
+            {
+                "model": model,
+                "rows": LARGE_ROWS,
+                "methods": len(set(result.methods)),
+                "seconds": time.process_time() - begun,
+                "wall_seconds": time.perf_counter() - wall,
+            }
+        )
+    return found
+
+
+# ---- claims ----------------------------------------------------------------------------------------------------------
+
+
+def claims_of(record: Mapping[str, Any], before: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    """Compare what was measured with the bars; the first table decides, the others are shown."""
+    first, claims = record["fits"][0], []
+    for name, bar in OVER_TREES.items():
+        if name in first["over_trees"]:
+            says = f"fit for {name.replace(': ', ', ')}, times as long as LightGBM"
+            claims.append(claim(says, first["over_trees"][name], at_most=bar))
+    for model, bar in OVER_CROSS_ENTROPY.items():
+        says = f"fit for F1, {model}, times as long as cross-entropy alone"
+        claims.append(claim(says, first["over_cross_entropy"][model], at_most=bar))
+    if before is not None:
+        old, new = (one["fits"][0]["over_trees"]["F1: mlp"]["ratio"] for one in (before, record))
+        claims.append(claim("fit for F1, mlp, over the version before", spread([new / old]), at_most=1 / 3))
+    for one in record["first_fits"]:
+        if bar := FIRST_FIT_SECONDS.get(one["metric"], 0.0):
+            beyond = one["first"]["seconds"] - one["first"]["call_seconds"] - one["bundled_seconds"]
+            says = f"first fit, {one['metric']}, beyond calls and a fit, in units of {bar:.0f} s"
+            claims.append(claim(says, spread([beyond / bar]), at_most=1))
+            claims.append(
+                claim(f"calls of a {one['metric']} in a first fit", spread([one["first"]["calls"]]), at_most=4000)
+            )
+    for one in record["compare"]:
+        bar = COMPARE_SECONDS[one["model"]]
+        says = f"compare, {one['model']}, 50,000 x 30, five methods, six splits, in units of {bar:.0f} s"
+        claims.append(claim(says, spread([one["seconds"] / bar]), at_most=1))
+    return claims
+
+
+def main() -> int:
+    parser = parser_of(__doc__, repeats=3)
+    parser.add_argument("--parts", default="fits,first,command,compare", help="what to measure")
+    parser.add_argument(
+        "--as", dest="name", default=NAME, help=f"name of the record; {BEFORE} is what is compared with"
+    )
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    os.environ["OMP_NUM_THREADS"] = "1"  # for the processes of the command
+    warnings.simplefilter("ignore")
+    trees(made_up(2_000))
+    ours("linear")(made_up(2_000))  # late imports must not be timed
+    contestants, missing = binary_contestants()
+    models = [name for name in ("linear", "additive", "mlp") if name in MODELS]
+    parts = asked.parts.split(",")
+    tables = {"synthetic": made_up, "ijcnn1": real} if "fits" in parts else {}
+    record = {
+        "missing": missing,
+        "fits": [timed_fits(make(), contestants, asked.repeats, name) for name, make in tables.items()],
+        "first_fits": first_fits("linear") if "first" in parts else [],
+        "command": command_fits(models) if "command" in parts else [],
+        "compare": comparisons(models) if "compare" in parts else [],
+    }
+    before = stored(BEFORE, asked.folder) if (asked.folder / f"{BEFORE}.json").is_file() else None
+    claims = claims_of(record, before if asked.name == NAME else None) if record["fits"] else []
+    return 1 if store(asked.name, claims if asked.name == NAME else [], asked.folder, **record) else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
