@@ -9,7 +9,7 @@ LINT := $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(
 # because the tests start many interpreters: each would take 5 s longer.
 unexport PYTHONDONTWRITEBYTECODE
 
-BENCHMARKS := overhead rounds growth metrics threads peers complexity
+BENCHMARKS := user start own_loop scale growth metrics rounds compiled threads peers complexity
 FLOOR := .venv-floor
 FLOOR_TESTS := metrics surrogate/test_loss.py training/test_trainer.py estimators/test_classifier.py \
   tabular/test_persistence.py tabular/test_io.py cli/test_app.py evaluation/test_trees.py
@@ -75,7 +75,7 @@ attack: $(VENV)/.dev  ## damaged and hostile files, texts and servers, kills, ma
 floor: $(FLOOR)/.floor  ## run the main tests against the lowest versions that pyproject.toml allows
 	$(FLOOR)/bin/python -m pytest -W ignore::DeprecationWarning $(FLOOR_TESTS:%=tests/%)
 
-bench: $(VENV)/.bench  ## measure speed, as ratios within one run, and write docs/performance.md; half an hour
+bench: $(VENV)/.bench  ## measure speed, as ratios within one run, and write docs/performance.md; an hour
 	@for name in $(BENCHMARKS); do echo "benchmarks.speed.$$name"; \
 	  $(BIN)/python -m benchmarks.speed.$$name || echo "benchmarks.speed.$$name: a claim is not met, or it failed"; done
 	$(BIN)/python -m benchmarks.speed.performance

@@ -14,6 +14,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import NormalDist, median, quantiles
 from typing import Any
@@ -22,8 +23,10 @@ import numpy as np
 import torch
 from rich.console import Console
 from rich.table import Table
+from torch import nn
 
 from metricgrad.provenance import provenance
+from metricgrad.training.networks import PAPER_WIDTHS, mlp
 from studies.pages import RESULTS
 
 FOLDER = RESULTS / "benchmarks"
@@ -124,6 +127,11 @@ def made_up_table(rows: int, features: int, positives: float = 0.2, seed: int = 
         X[part] = rng.standard_normal((part.stop - start, features), np.float32)
         y[part] = X[part] @ direction + rng.standard_normal(part.stop - start) > cut
     return X, y
+
+
+def wide(times: int) -> Callable[[int], nn.Module]:
+    """Return a factory of the paper's network, some times wider."""
+    return partial(mlp, widths=tuple(times * width for width in PAPER_WIDTHS))
 
 
 def claim(

@@ -22,16 +22,106 @@ def claim_table(claims: Iterable[Mapping[str, Any]]) -> str:
     return markdown(["claim", "measured (quartiles)", "bar", "met"], rows)
 
 
-def overhead_table(record: Mapping[str, Any]) -> str:
-    """Write the time of training for a metric over that of cross-entropy, by width, also for lighter recipes."""
+def fit_table(record: Mapping[str, Any]) -> str:
+    """Write processor time over that of LightGBM, and the metric on test rows, for every contestant and table."""
+    fits = record["fits"]
+
+    def cells(one: Mapping[str, Any], name: str) -> tuple[str, str, str]:
+        return f"{one['seconds'][name]:.2g} s", quartiles(one["over_trees"][name]), f"{one['test_metric'][name]:.4f}"
+
+    rows = [[name, *(cell for one in fits for cell in cells(one, name))] for name in fits[0]["seconds"]]
+    named = [f"{one['table']}, {one['rows']:,} x {one['features']}" for one in fits]
+    return markdown(["", *(cell for name in named for cell in (name, "over LightGBM", "F1 on test rows"))], rows)
+
+
+def first_fit_table(record: Mapping[str, Any]) -> str:
+    """Write the time of a first and a second fit of metrics without a bundled surrogate."""
     rows = []
-    for one in record["by_width"]:
-        widths = "-".join(map(str, one["widths"]))
-        ratios = one["ratio"], one["wall"], one["as_many_steps"], *one["lighter"].values()
-        cells = [quartiles(each) for each in ratios]
-        rows.append([widths, f"{one['steps']:,}", f"{one['seconds']['cross-entropy']:.1f} s", *cells])
-    against = ["for F1", "by the clock", "over as many steps", *record["by_width"][0]["lighter"]]
-    return markdown(["units", "steps", "cross-entropy", *against], rows)
+    for one in record["first_fits"]:
+        first, second = one["first"], one["second"]
+        calls = f"{first['calls']:,} ({first['call_seconds']:.1f} s)" if first["calls"] else "-"
+        times = f"{first['seconds']:.1f} s", calls, f"{second['seconds']:.1f} s", f"{one['bundled_seconds']:.1f} s"
+        rows.append([one["metric"], *times, f"{first['test_metric']:.4f}"])
+    head = ["metric", "first fit", "calls of it", "second fit", "a fit for F1", "on test rows"]
+    return markdown(head, rows)
+
+
+def command_table(record: Mapping[str, Any]) -> str:
+    """Write the time of `metricgrad fit` and of `compare` on a larger table."""
+    compared = {one["model"]: one for one in record["compare"]}
+    rows = [
+        [
+            one["model"],
+            f"{one['seconds']:.0f} s",
+            f"{compared[one['model']]['seconds']:.0f} s" if one["model"] in compared else "-",
+        ]
+        for one in record["command"]
+    ]
+    return markdown(["model", "`metricgrad fit` of a CSV file", "`compare`, five methods, six splits"], rows)
+
+
+def start_table(record: Mapping[str, Any]) -> str:
+    """Write the processor time of processes that only start."""
+    return markdown(["", "processor time"], [[f"`{name}`", f"{own:.2f} s"] for name, own in record["seconds"].items()])
+
+
+def own_loop_table(record: Mapping[str, Any]) -> str:
+    """Write the time of a step over that of cross-entropy, by loss and size of the set."""
+    by_rows = record["by_rows"]
+    names = dict.fromkeys(name for one in by_rows for name in one["seconds"])
+    rows = [
+        [
+            name,
+            *(
+                cell
+                for one in by_rows
+                for cell in (f"{1e3 * one['seconds'][name]:.1f} ms", quartiles(one["over_cross_entropy"][name]))
+            ),
+        ]
+        for name in names
+    ]
+    head = [cell for one in by_rows for cell in (f"{one['rows']:,} rows", "over cross-entropy")]
+    return markdown(["loss", *head], rows)
+
+
+def large_table(record: Mapping[str, Any]) -> str:
+    """Write time and memory of the runs on the large file."""
+    large = record["large"]
+    ways = {"array": "`MetricClassifier`, read into an array", "fit": "`metricgrad fit`"}
+    rows = []
+    for name, label in ways.items():
+        one = large[name]
+        copies = (one["peak_bytes"] - 600e6) / one["bytes"]
+        times = f"{one['read_seconds']:.1f} s", f"{one['seconds']:.1f} s", f"{one['seconds'] / one['read_seconds']:.1f}"
+        rows.append([label, *times, f"{one['peak_bytes'] / 1e6:,.0f} MB", f"{copies:.2f}"])
+    one = large["predict"]
+    rate = f"{one['rows'] / one['seconds']:,.0f} rows a second"
+    rows.append(["`metricgrad predict`", "", f"{one['seconds']:.1f} s", rate, f"{one['peak_bytes'] / 1e6:,.0f} MB", ""])
+    head = ["", "reading", "the rest", "times reading", "peak memory", "tables above 600 MB"]
+    return markdown(head, rows)
+
+
+def slope_table(record: Mapping[str, Any]) -> str:
+    """Write the exponents of growth."""
+    rows = [
+        [one["model"], one["varied"], f"{one['slope']:.2f}", f"{one['last_slope']:.2f}"] for one in record["slopes"]
+    ]
+    return markdown(["model", "growing", "exponent", "at the end"], rows, left=2)
+
+
+def compiled_table(record: Mapping[str, Any]) -> str:
+    """Write the time of a step with a compiled loss."""
+    rows = [
+        [
+            one["surrogate"],
+            f"{one['rows']:,}",
+            f"{1e3 * one['seconds']['plain']:.2f} ms",
+            quartiles(one["over_plain"]),
+            f"{one['compiling_seconds']:.0f} s",
+        ]
+        for one in record["cases"]
+    ]
+    return markdown(["surrogate", "rows", "a step", "compiled, over plain", "compiling"], rows)
 
 
 def round_table(record: Mapping[str, Any]) -> str:

@@ -13,8 +13,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.speed.measuring import in_turns, made_up_table, middle, parser_of, ratio, self_timed, store
-from benchmarks.speed.overhead import wide
+from benchmarks.speed.measuring import in_turns, made_up_table, middle, parser_of, ratio, self_timed, store, wide
 from metricgrad.losses.binary import CrossEntropy
 from metricgrad.training.data import Rows
 from metricgrad.training.networks import MIN_WORK_FOR_THREADS, PAPER_WIDTHS, build_model, work_of

@@ -18,7 +18,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from benchmarks.speed.overhead import wide
+from benchmarks.speed.measuring import wide
 from metricgrad import MetricClassifier, best_threshold
 from metricgrad.paper.experiments import prepared
 from metricgrad.training.networks import MODELS, build_model
