@@ -169,6 +169,7 @@ class SurrogateLoss(nn.Module):
         Tensor
             A scalar with a gradient.
         """
+        unweighted = weights is None
         targets, weights = broadcast_sets(scores, targets, weights, self.metric.task)
         if self.training and torch.is_grad_enabled() and not scores.requires_grad:
             raise RuntimeError(
@@ -176,11 +177,10 @@ class SurrogateLoss(nn.Module):
                 "model called under torch.no_grad() or detached? (to only evaluate the loss, call .eval() first)"
             )
         with torch.autocast(scores.device.type, enabled=False):
-            losses: Tensor = torch.func.functional_call(
-                self.surrogate, self._snapshot(), (scores, targets, weights), tie_weights=False
-            )
+            sets = (scores, targets) if unweighted else (scores, targets, weights)
+            losses: Tensor = torch.func.functional_call(self.surrogate, self._snapshot(), sets, tie_weights=False)
             informative = self.metric.task.informative(targets, weights).to(losses.dtype)
-            return (losses * informative).sum() / informative.sum().clamp(min=1)
+            return (losses * (informative / informative.sum().clamp(min=1))).sum()
 
     def _snapshot(self) -> dict[str, Tensor]:
         """Return the surrogate's tensors, detached; copied where `refine` may change them.

@@ -176,11 +176,12 @@ class Surrogate(nn.Module):
         """Return the sets of the view, in the precision of the surrogate."""
         dtype = self.low.dtype
         scores, targets = scores.to(dtype), targets.to(dtype)
-        rows = scores[..., 0] if self.view.outputs else scores
-        weights = torch.ones_like(rows) if weights is None else weights.to(dtype)
+        if weights is None:
+            return self.view.see(scores, targets, torch.ones_like(scores[..., 0] if self.view.outputs else scores))
+        weights = weights.to(dtype)
         # Padding may hold any number, even one whose square is infinite; none of it may have an effect.
         present = weights.unsqueeze(-1) > 0 if self.view.outputs else weights > 0
-        return self.view.see(scores.where(present, torch.zeros_like(scores)), targets, weights)
+        return self.view.see(scores.where(present, 0), targets, weights)
 
     def _levelled(self, scores: Tensor, targets: Tensor, weights: Tensor) -> tuple[Tensor, ...]:
         """Return the input of g: standardised scores, targets, and weights that sum to one in all and in each class."""
@@ -195,7 +196,7 @@ class Surrogate(nn.Module):
             hidden = self.whole((self.h(pooled) * share).sum(-2))
         else:
             hidden = self.h(pooled)
-        return self.low + (self.high - self.low) * self.linked(self.last(hidden)[..., 0])
+        return torch.lerp(self.low, self.high, self.linked(self.last(hidden)[..., 0]))
 
     def linked(self, raw: Tensor) -> Tensor:
         """Apply the output function to the scalar output of h."""
@@ -305,10 +306,12 @@ class SoftROC(nn.Module):
         spans = torch.full((thresholds,), 0.05)
         spans[1::4], spans[3::4] = 0.1, 0.25
         self.register_buffer("sharpness", 1 / spans, persistent=False)
+        self.register_buffer("offsets", -self.centres * self.sharpness, persistent=False)
         self.register_buffer("cubics", step_cubics(self.centres, self.sharpness), persistent=False)
 
     centres: Tensor
     sharpness: Tensor
+    offsets: Tensor
     cubics: Tensor
 
     def forward(self, scores: Tensor, targets: Tensor, weights: Tensor, classes: Tensor) -> Tensor:
@@ -320,13 +323,13 @@ class SoftROC(nn.Module):
         masses = shares * above
         precision = masses.select(-2, 0) / (masses.sum(-2) + 1e-6)
         rates = torch.cat((above, 1 - above), -2).flatten(-2)
-        odds = shares.clamp(min=EPSILON).log().diff(dim=-2).squeeze(-2).neg().clamp(-8, 8)
+        odds = share.logit(EPSILON).clamp(-8, 8)
         return torch.cat((odds / 4, (rates.clamp(min=0) + 1e-4).log() / 4, precision), -1)
 
     def _rates(self, position: Tensor, classes: Tensor) -> Tensor:
         """Return the weight of each class above all t thresholds: `(..., n)`, `(..., 2, n)` -> `(..., 2, t)`."""
         # (position - centre) * sharpness as one matrix product, and one sum in the backward pass.
-        slopes = torch.addmm(-self.centres * self.sharpness, position.reshape(-1, 1), self.sharpness.unsqueeze(0))
+        slopes = torch.addmm(self.offsets, position.reshape(-1, 1), self.sharpness.unsqueeze(0))
         return classes @ slopes.sigmoid_().view(*position.shape, len(self.centres))
 
     def _rates_on_grid(self, position: Tensor, classes: Tensor) -> Tensor:
