@@ -338,12 +338,13 @@ class SoftROC(nn.Module):
         place = ((position + GRID_REACH) / GRID_STEP).clamp(0, intervals)
         below = place.detach().long().clamp(0, intervals - 1)  # in range for NaN too, which then reaches the loss
         beyond = place - below
-        square = beyond.square()
-        powers = torch.stack((torch.ones_like(beyond), beyond, square, square * beyond), -2)
-        terms = (classes.unsqueeze(-2) * powers.unsqueeze(-3)).flatten(-3, -2)  # (..., 2 * 4, n)
-        empty = terms.new_zeros(*terms.shape[:-1], intervals)
-        sums: Tensor = empty.scatter_add(-1, below.unsqueeze(-2).expand_as(terms), terms)
-        return sums.view(*classes.shape[:-1], len(self.cubics)) @ self.cubics
+        places = below.unsqueeze(-2).expand_as(classes)
+        empty = classes.new_zeros(*classes.shape[:-1], intervals)
+        sums, terms = [empty.scatter_add(-1, places, classes)], classes
+        for _ in range(3):
+            terms = terms * beyond.unsqueeze(-2)
+            sums.append(empty.scatter_add(-1, places, terms))
+        return torch.cat(sums, -1) @ self.cubics
 
 
 def step_cubics(centres: Tensor, sharpness: Tensor) -> Tensor:
