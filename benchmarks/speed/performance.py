@@ -158,9 +158,12 @@ One step of the paper's network on {features} features: scores, loss, gradient a
 
 {table}
 {missing}
-On a set of 400 rows the arithmetic of a step is so small that the number of operations decides: the surrogate has some
-fifty, forward and backward, cross-entropy one. On larger sets the network's own arithmetic does. Sets of more than
-1,000 rows are put on a grid of 600 points, so that the surrogate costs nearly the same for any number of rows.
+On a set of 400 rows the arithmetic of a step is so small that the number of operations decides, and the surrogate has
+many small ones where cross-entropy has one. On larger sets the network's own arithmetic decides. Sets of more than
+1,000 rows are put on a grid ([decision 34](decisions/0034-large-sets-on-a-grid.md)), so that the surrogate's share
+becomes small. Where a bar is missed on 400 rows, three ways were tried: fewer operations (class weights once, no copies
+of constants, no search for tied weights), which is what is measured here; `torch.compile` of the loss, below; and
+refining less often, which is in the table and what the default recipe does.
 """
 
 SCALE = """## Five million rows

@@ -178,19 +178,25 @@ class SurrogateLoss(nn.Module):
             )
         with torch.autocast(scores.device.type, enabled=False):
             sets = (scores, targets) if unweighted else (scores, targets, weights)
-            losses: Tensor = torch.func.functional_call(self.surrogate, self._snapshot(), sets, tie_weights=False)
+            losses = self._judged(sets)
             informative = self.metric.task.informative(targets, weights).to(losses.dtype)
             return (losses * (informative / informative.sum().clamp(min=1))).sum()
 
-    def _snapshot(self) -> dict[str, Tensor]:
-        """Return the surrogate's tensors, detached; copied where `refine` may change them.
+    def _judged(self, sets: tuple[Tensor, ...]) -> Tensor:
+        """Return the surrogate's losses of sets; `backward` leaves no gradient on its parameters.
 
-        `backward` then uses the surrogate that `forward` used, even if it was refined in between, and never leaves
-        gradients on its parameters, even if a user set `requires_grad` on all parameters of a module that holds it.
+        It uses the surrogate that `forward` used, a copy, even if it is refined in between; and detached tensors, even
+        if a user set `requires_grad` on all parameters of a module that holds the loss. A frozen surrogate needs no
+        copy.
         """
+        if self.frozen and not any(parameter.requires_grad for parameter in self.surrogate.parameters()):
+            direct: Tensor = self.surrogate(*sets)
+            return direct
         state = self.surrogate.state_dict()  # without constants such as thresholds, which nothing changes
-        copied = torch.is_grad_enabled() and not self.frozen
-        return {name: tensor.clone() for name, tensor in state.items()} if copied else state
+        if torch.is_grad_enabled() and not self.frozen:
+            state = {name: tensor.clone() for name, tensor in state.items()}
+        by_copy: Tensor = torch.func.functional_call(self.surrogate, state, sets, tie_weights=False)
+        return by_copy
 
     def refine(
         self,
