@@ -219,7 +219,11 @@ def test_a_module_of_the_user_is_copied_and_keeps_its_precision() -> None:
     [
         (nn.Linear(6, 2), ValueError, r"model: expected an output of shape \(\d+,\) or \(\d+, 1\), got \(\d+, 2\)"),
         (nn.AvgPool1d(6), ValueError, "model: expected a module with parameters to train, got"),
-        ("forest", ValueError, "model: expected one of mlp, small, linear, a module or a factory, got 'forest'"),
+        (
+            "forest",
+            ValueError,
+            "model: expected one of mlp, small, linear, additive, a module or a factory, got 'forest'",
+        ),
         (5, TypeError, "model: expected a name, a torch module or a factory, got 5"),
     ],
 )

@@ -24,7 +24,7 @@ from metricgrad.metrics.registry import Metric, get_metric, metric_for_task
 from metricgrad.metrics.tasks import BINARY, TASKS
 from metricgrad.training.data import Rows, Scaler, chunks
 from metricgrad.training.history import Round, Verdict
-from metricgrad.training.networks import Scorer
+from metricgrad.training.networks import Scorer, numbered
 from metricgrad.training.recipe import RECIPES, Recipe, get_recipe
 
 RECIPE = "recipe__"
@@ -72,6 +72,7 @@ class MetricEstimator(NestedRecipe):
 
     metric: Any
     method: str
+    model: Any
     validation_fraction: float
     standardise: bool | None
     verbose: bool
@@ -112,6 +113,10 @@ class MetricEstimator(NestedRecipe):
         """Whether features are standardised: as the user says, or else the recipe."""
         return get_recipe(self.recipe).standardise if self.standardise is None else self.standardise
 
+    def _model_spec(self) -> Any:
+        """Return the model as it is to be built: of an additive one, features are numbers, not names."""
+        return numbered(self.model, getattr(self, "feature_names_in_", ()))
+
     def _follow(
         self, loss: nn.Module, network: Scorer, rows: Rows, kept: Rows, metric: Metric, recipe: Recipe, seed: int
     ) -> Trained:
@@ -137,6 +142,8 @@ class MetricEstimator(NestedRecipe):
             interrupted = True
             warnings.warn("fit: stopped by the user; the best model so far is kept", stacklevel=4)
         rounds.close()
+        if network.additive is not None:
+            network.additive.project()
         # In double, a row scores the same whatever rows lie beside it; a module of the user's stays as it is.
         return Trained(network.double() if network.name else network, history, interrupted, selection.verdict)
 

@@ -159,6 +159,7 @@ def _model_state(model: TableClassifier, metric: Metric, made_by: Mapping[str, s
         "model": {
             "method": inner.method,
             "network": inner.network_.name,
+            **({} if inner.network_.additive is None else {"sizes": inner.network_.additive.sizes}),
             "recipe": asdict(get_recipe(inner.recipe)),
             "threshold": inner.threshold_,
             "validation_loss": inner.validation_loss_,

@@ -23,6 +23,7 @@ from metricgrad.tabular.manifest import check_storable, table_state
 from metricgrad.tabular.schema import MIN_PARSED, check_names, infer_columns
 from metricgrad.tabular.target import Target, check_column, infer_target, leaking_columns
 from metricgrad.training.data import MAX_DUPLICATES, MAX_MERGE_ROWS
+from metricgrad.training.networks import numbered
 from metricgrad.training.recipe import Recipe
 from metricgrad.training.splits import group_part, latest_part, split
 
@@ -48,7 +49,7 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
         A name (`"f1"`), an expression over `tp fp fn tn`, `"sklearn.metrics.f1_score"`, or as for `MetricClassifier`.
     method : str
         `"sl-r"`, `"sl-s"`, `"sl-u"` or a baseline, as for `MetricClassifier`.
-    model : {"mlp", "small", "linear"}, torch module or factory
+    model : {"mlp", "small", "linear", "additive"}, torch module or factory
         As for `MetricClassifier`; a factory gets the number of encoded features.
     recipe : Recipe or {"default", "paper"}
         How to train.
@@ -183,20 +184,20 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
                 "target",
                 stacklevel=3,
             )
+        # Fill values and scales are learned from the training rows alone.
+        trained_on = np.setdiff1d(np.arange(len(features)), validation)
+        preparation = Preparation(schema).fit(features.iloc[trained_on])
+        check_storable(table_state(stored_name(self.metric), self.target_, preparation))
         model = MetricClassifier(
             metric,
             self.method,
-            self.model,
+            numbered(self.model, preparation.get_feature_names_out()),
             self.recipe,
             validation_fraction=self.validation_fraction,
             time_limit=self.time_limit,
             random_state=self.random_state,
             verbose=self.verbose,
         )
-        # Fill values and scales are learned from the training rows alone.
-        trained_on = np.setdiff1d(np.arange(len(features)), validation)
-        preparation = Preparation(schema).fit(features.iloc[trained_on])
-        check_storable(table_state(stored_name(self.metric), self.target_, preparation))
         model.fit(preparation.transform(features), targets, sample_weight=weights, validation=validation)
         self.pipeline_ = Pipeline([("preparation", preparation), ("model", model)])
 
