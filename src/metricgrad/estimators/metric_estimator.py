@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from datetime import datetime
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -26,6 +26,11 @@ from metricgrad.training.data import Rows, Scaler, chunks
 from metricgrad.training.history import Round, Verdict
 from metricgrad.training.networks import Scorer, numbered
 from metricgrad.training.recipe import RECIPES, Recipe, get_recipe
+
+if TYPE_CHECKING:
+    from metricgrad.estimators.explain import Explanation
+    from metricgrad.estimators.scorecard import Scorecard
+    from metricgrad.estimators.terms import Terms
 
 RECIPE = "recipe__"
 """What the names of parameters begin with that are fields of the recipe."""
@@ -283,6 +288,76 @@ class LabelEstimator(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         weights = None if sample_weight is None else np.asarray(sample_weight, float)
         value = float(metric.value(metric(scores, targets, weights)))
         return value if metric.higher_is_better else -value
+
+    # ---- readable models -------------------------------------------------------------------------------------------
+
+    def explain(self, X: Any = None, y: Any = None, sample_weight: ArrayLike | None = None) -> Explanation:
+        """Return what every level of every feature adds to the score, of a linear or additive model of two classes.
+
+        Parameters
+        ----------
+        X, y, sample_weight : array-like, optional
+            Rows, best those of training: the frame then has a bootstrap band, and of a linear model the share of each
+            level.
+
+        Returns
+        -------
+        Explanation
+            `frame` has a row for every level, `figure(feature)` draws one.
+        """
+        from metricgrad.estimators.explain import Explanation
+
+        return Explanation(self._terms(X, y, sample_weight))
+
+    def scorecard(
+        self, X: Any = None, y: Any = None, sample_weight: ArrayLike | None = None, points: int = 20
+    ) -> Scorecard:
+        """Return integer points for every level of a linear or additive model of two classes.
+
+        Parameters
+        ----------
+        X, y, sample_weight : array-like, optional
+            Rows by which the rounding and the threshold are chosen, and the loss of rounding is measured, by the true
+            metric. Without them points are rounded to the nearest.
+        points : int
+            Points of a level at most.
+
+        Returns
+        -------
+        Scorecard
+        """
+        from metricgrad.estimators.scorecard import make_scorecard
+
+        terms, metric = self._terms(X, y, sample_weight, band=False), get_metric(self.metric)
+        if X is None or y is None:
+            return make_scorecard(terms, metric, points)
+        scores, checked = self._decision(X), self._checked(X, reset=False)
+        dense = np.asarray(checked.toarray() if hasattr(checked, "toarray") else checked, float)
+        cells = dict(zip(self._names(), dense.T, strict=True))
+        targets = known_labels(y, self.classes_, metric.task, getattr(self, "positive_label_", None))
+        weights = None if sample_weight is None else np.asarray(sample_weight, float)
+        return make_scorecard(terms, metric, points, cells, np.asarray(targets, float), weights, scores)
+
+    def _names(self) -> list[str]:
+        names = getattr(self, "feature_names_in_", None)
+        return [f"x{number}" for number in range(self.n_features_in_)] if names is None else list(map(str, names))
+
+    def _terms(
+        self, X: Any = None, y: Any = None, sample_weight: Any = None, names: Any = None, band: bool = True
+    ) -> Terms:
+        """Return the terms of the model, with a band if rows are given."""
+        from metricgrad.estimators.terms import terms_of
+
+        check_is_fitted(self, "threshold_")
+        rows = None
+        if X is not None and y is not None:
+            targets = known_labels(
+                y, self.classes_, get_metric(self.metric).task, getattr(self, "positive_label_", None)
+            )
+            x = torch.from_numpy(Scaler(self.centre_, self.scale_).transform(self._checked(X, reset=False)))
+            weights = None if sample_weight is None else torch.as_tensor(np.asarray(sample_weight, float))
+            rows = Rows(x, torch.as_tensor(np.asarray(targets, float)), weights)
+        return terms_of(self, self._names() if names is None else list(names), rows, band)
 
     def _facts(self) -> dict[str, str]:
         cuts = ", ".join(f"{cut:.4g}" for cut in np.ravel(self.threshold_)[:8])

@@ -289,7 +289,7 @@ def additive(bins: int = MAX_BINS, interactions: int = 0, monotone: Mapping[Any,
     return AdditiveOptions(int(bins), int(interactions), dict(monotone) if monotone else None)
 
 
-# ---- what is learned from training rows -------------------------------------------------------------------------------------------------------
+# ---- what is learned from training rows ----------------------------------------------------------------------------
 
 
 def learn_encoding(x: Tensor, w: Tensor, y: Tensor | None, options: AdditiveOptions) -> Encoding:
