@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from metricgrad.tabular.persistence import load as load
     from metricgrad.tabular.persistence import save as save
     from metricgrad.tabular.table_classifier import TableClassifier as TableClassifier
+    from metricgrad.training.additive import additive as additive
     from metricgrad.training.recipe import Recipe as Recipe
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "TableClassifier",
     "__version__",
     "best_threshold",
+    "additive",
     "black_box",
     "compare",
     "fit_universal",
@@ -58,6 +60,7 @@ _HOMES = {
     "SurrogateLoss": "surrogate.loss",
     "TableClassifier": "tabular.table_classifier",
     "best_threshold": "metrics.thresholds",
+    "additive": "training.additive",
     "black_box": "metrics.callable",
     "compare": "evaluation.comparison",
     "fit_universal": "surrogate.pretraining",

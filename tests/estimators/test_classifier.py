@@ -54,7 +54,11 @@ def same_weights(a: MetricClassifier, b: MetricClassifier) -> bool:
 @pytest.mark.slow  # the whole conformance suite of scikit-learn
 @pytest.mark.filterwarnings("ignore:y. one class has a single row")  # as it does in two of the checks
 @parametrize_with_checks(
-    [MetricClassifier(recipe=TINY), MetricClassifier(method="cross-entropy", model="linear", recipe=STEEP)]
+    [
+        MetricClassifier(recipe=TINY),
+        MetricClassifier(method="cross-entropy", model="linear", recipe=STEEP),
+        MetricClassifier(method="cross-entropy", model="additive", recipe=STEEP),
+    ]
 )
 def test_scikit_learn_finds_nothing_wrong(estimator: MetricClassifier, check: Callable[..., Any]) -> None:
     given = dict(estimator.get_params())

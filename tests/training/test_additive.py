@@ -240,3 +240,40 @@ def test_buffers_that_do_not_belong_together_are_refused(buffer: str, change, me
     setattr(model.encoding, buffer, change(getattr(model.encoding, buffer)))
     with pytest.raises(ValueError, match=message):
         model.encoding.check()
+
+
+# ---- pairs ---------------------------------------------------------------------------------------------------------
+
+
+def crossed(rows: int = 3_000) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(rows, 5)).astype(np.float32)
+    x[:, 4] = x[:, 4] > 0
+    score = 2 * (x[:, 0] * x[:, 1] > 0) + x[:, 2] + 2 * x[:, 3] * x[:, 4] + rng.normal(size=rows)
+    return x, (score > 1).astype(np.float64)
+
+
+def test_the_best_pairs_are_those_that_the_target_was_made_from() -> None:
+    x, y = crossed()
+    model = prepared(x, additive(interactions=2), y)
+    model.encoding.check()
+    assert {tuple(pair) for pair in model.encoding.pair.tolist()} == {(0, 1), (3, 4)}
+    columns = model.design(torch.from_numpy(x).double())
+    assert columns.shape[1] == model.head.in_features == len(model.penalty)
+    assert float(columns.mean(0).abs().max()) < 1e-9
+
+
+def test_the_columns_of_a_pair_are_steps_in_both_features() -> None:
+    x, y = crossed(500)
+    model = prepared(x, additive(interactions=1), y)
+    first = model.encoding.columns - len(model.encoding.pair)
+    columns = (model.design(torch.from_numpy(x).double()) + model.encoding.mean)[:, first:].numpy()
+    for column, (a, b), (c, d) in zip(columns.T, model.encoding.pair, model.encoding.cut, strict=True):
+        np.testing.assert_array_equal(column, (x[:, a] >= c.item()) & (x[:, b] >= d.item()))
+
+
+def test_monotone_features_are_in_no_pair() -> None:
+    x, y = crossed(800)
+    model = prepared(x, additive(interactions=3, monotone={0: 1}), y)
+    assert 0 not in model.encoding.pair
+    assert len(model.encoding.pair)

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 RECIPE = "recipe__"
 """What the names of parameters begin with that are fields of the recipe."""
+MAX_CARD_SHAPES = 3
+"""Features whose shape the card of an additive model shows."""
 FLOAT_DTYPES = (np.float64, np.float32)
 Array = NDArray[Any]
 
@@ -196,7 +198,12 @@ class MetricEstimator(NestedRecipe):
         points = [(done.steps, metric.value(done.validation)) for done in checked]
         dot = None if kept is None else (kept.steps, metric.value(kept.validation))
         drawn = sparkline(points, dot, f"{metric.label} on validation rows while training")
-        return card(f"{metric.shown(self.validation_loss_)} on validation rows", facts, drawn=drawn)
+        headline = f"{metric.shown(self.validation_loss_)} on validation rows"
+        return card(headline, facts, drawn=drawn + self._shapes())
+
+    def _shapes(self) -> str:
+        """Return drawings of what the model says, for the card; nothing if it cannot be read."""
+        return ""
 
 
 class LabelEstimator(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
@@ -337,6 +344,10 @@ class LabelEstimator(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         targets = known_labels(y, self.classes_, metric.task, getattr(self, "positive_label_", None))
         weights = None if sample_weight is None else np.asarray(sample_weight, float)
         return make_scorecard(terms, metric, points, cells, np.asarray(targets, float), weights, scores)
+
+    def _shapes(self) -> str:
+        additive = self.network_.additive is not None and self.network_.outputs is None
+        return self.explain().drawn(MAX_CARD_SHAPES) if additive else ""
 
     def _names(self) -> list[str]:
         names = getattr(self, "feature_names_in_", None)

@@ -172,7 +172,7 @@ class MetricRanker(MetricEstimator):
         loss_of(metric, rows, rows.y)  # grades that the metric does not take are refused before any work
         with torch.random.fork_rng(devices=[]):
             network = build_model(self._model_spec(), x.shape[1], seed)
-            network.prepare(rows.x)
+            network.prepare(rows.x, None, rows.y)
             check_fit(network, rows.x[:2])
             torch.manual_seed(seed)
             with work_bar() if self.verbose else nullcontext() as report:

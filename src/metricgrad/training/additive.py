@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from metricgrad.training.knots import Knots
 
 MAX_BINS = 16
 """Bins of a number at most, where the user does not say."""
@@ -17,6 +20,10 @@ MAX_PREPARED_ROWS = 200_000
 """Rows that knots are learned from; more make no difference."""
 PIECE_PENALTY, PAIR_PENALTY = 10.0, 10.0
 """Ridge weight of the rise over a bin, and of a cell of a pair, relative to that of a standardised number."""
+PAIR_CUTS, MAX_PAIR_ROWS = 3, 20_000
+"""Cuts of a feature in a pair at most, and rows by which pairs are chosen."""
+PAIR_RIDGE, NEWTON_STEPS = 1e-3, 5
+"""Of the model of single features whose residuals pairs are chosen by."""
 ROWS_AT_ONCE = 16_384
 """Rows whose columns are in memory at a time while they are prepared."""
 FAR = 1e30
@@ -310,7 +317,44 @@ def learn_encoding(x: Tensor, w: Tensor, y: Tensor | None, options: AdditiveOpti
     encoding.start, encoding.sign = torch.from_numpy(start.astype(np.int64)), torch.from_numpy(signs)
     encoding.penalty[x.shape[1] :] = PIECE_PENALTY
     encoding.mean = _means(encoding, x, w)
+    if options.interactions and y is not None:
+        _add_pairs(encoding, learned, x, w, y.double(), options.interactions)
     return encoding
+
+
+def _add_pairs(encoding: Encoding, learned: Sequence[Knots], x: Tensor, w: Tensor, y: Tensor, most: int) -> None:
+    """Add the cells of the best pairs of features; monotone features are in none."""
+    from metricgrad.training.knots import best_pairs, pair_cuts
+
+    free = (encoding.sign == 0).tolist()
+    cuts = [pair_cuts(one, PAIR_CUTS) if usable else np.zeros(0) for one, usable in zip(learned, free, strict=True)]
+    some = torch.linspace(0, len(x) - 1, min(MAX_PAIR_ROWS, len(x)), dtype=torch.float64).round().long()
+    x, w, y = x[some].double(), w[some], y[some]
+    targets = y if y.ndim == 1 else y[:, 0]
+    residual, spread = (each.numpy() for each in _after_main_effects(encoding, x, w, targets))
+    codes = [np.searchsorted(cut, column, side="right") for cut, column in zip(cuts, x.numpy().T, strict=True)]
+    pairs = best_pairs(codes, cuts, residual, spread, most)
+    grids = [(pair.first, pair.second, c, d) for pair in pairs for c in pair.cuts[0] for d in pair.cuts[1]]
+    table = torch.tensor(grids, dtype=torch.float64).reshape(-1, 4)
+    encoding.pair, encoding.cut = table[:, :2].long(), table[:, 2:]
+    encoding.penalty = torch.cat((encoding.penalty, encoding.penalty.new_full((len(table),), PAIR_PENALTY)))
+    encoding.mean = encoding.mean.new_zeros(len(encoding.penalty))
+    encoding.mean = _means(encoding, x, w)
+
+
+def _after_main_effects(encoding: Encoding, x: Tensor, w: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Return gradient and curvature of cross-entropy by row, once single features are fitted by Newton steps."""
+    columns = torch.cat((encoding(x), x.new_ones(len(x), 1)), 1)
+    ridge = PAIR_RIDGE * torch.cat((encoding.penalty, x.new_zeros(1))) + 1e-9
+    w, weights = w / w.sum(), x.new_zeros(columns.shape[1])
+    low, high = float(y.min()), float(y.max())
+    y = (y - low) / max(high - low, 1e-12)  # grades of a ranking are ordered too
+    for _ in range(NEWTON_STEPS):
+        p = (columns @ weights).sigmoid()
+        curve = columns.T @ (columns * (w * p * (1 - p)).unsqueeze(1)) + torch.diag(ridge)
+        weights = weights - torch.linalg.solve(curve, columns.T @ (w * (p - y)) + ridge * weights)
+    p = (columns @ weights).sigmoid()
+    return w * (p - y), w * p * (1 - p)
 
 
 def _means(encoding: Encoding, x: Tensor, w: Tensor) -> Tensor:
