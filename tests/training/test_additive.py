@@ -277,3 +277,25 @@ def test_monotone_features_are_in_no_pair() -> None:
     model = prepared(x, additive(interactions=3, monotone={0: 1}), y)
     assert 0 not in model.encoding.pair
     assert len(model.encoding.pair)
+
+
+def test_monotone_features_need_a_single_score() -> None:
+    with pytest.raises(ValueError, match="monotone: expected a model of one output, got 3"):
+        Additive(2, 3, additive(monotone={0: 1})).prepare(torch.zeros(4, 2))
+
+
+def test_pairs_of_several_outputs_are_those_of_all_of_them() -> None:
+    x, y = crossed()
+    labels = np.column_stack((np.random.default_rng(1).integers(0, 2, len(x)), y))
+    model = Additive(x.shape[1], 2, additive(interactions=2))
+    model.prepare(torch.from_numpy(x), None, torch.from_numpy(labels))
+    assert {tuple(pair) for pair in model.encoding.pair.tolist()} == {(0, 1), (3, 4)}
+
+
+def test_many_rows_are_scored_as_few_are() -> None:
+    x = torch.randn(5_000, 3, dtype=torch.float64)
+    model = build_model("additive", 3).double().eval()
+    model.prepare(x)
+    torch.nn.init.normal_(model.body.head.weight)
+    with torch.no_grad():
+        torch.testing.assert_close(model(x), model.body(x)[:, 0])

@@ -228,7 +228,11 @@ class Additive(nn.Module):
             rows = torch.linspace(0, len(rows) - 1, MAX_PREPARED_ROWS, dtype=torch.float64).round().long()
         features = x[rows].detach().cpu()
         weights = torch.ones(len(rows), dtype=torch.float64) if w is None else w[rows].detach().cpu().double()
-        self.encoding = learn_encoding(features, weights, None if y is None else y[rows].cpu(), self.options)
+        outputs = self.head.out_features
+        if self.options.monotone and outputs > 1:
+            raise ValueError(f"monotone: expected a model of one output, got {outputs}")
+        targets = None if y is None else y[rows].cpu().double().reshape(len(rows), -1)[:, :outputs]
+        self.encoding = learn_encoding(features, weights, targets, self.options)
         self.head = nn.Linear(self.encoding.columns, self.head.out_features)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
@@ -318,7 +322,7 @@ def learn_encoding(x: Tensor, w: Tensor, y: Tensor | None, options: AdditiveOpti
     encoding.penalty[x.shape[1] :] = PIECE_PENALTY
     encoding.mean = _means(encoding, x, w)
     if options.interactions and y is not None:
-        _add_pairs(encoding, learned, x, w, y.double(), options.interactions)
+        _add_pairs(encoding, learned, x, w, y, options.interactions)
     return encoding
 
 
@@ -330,10 +334,9 @@ def _add_pairs(encoding: Encoding, learned: Sequence[Knots], x: Tensor, w: Tenso
     cuts = [pair_cuts(one, PAIR_CUTS) if usable else np.zeros(0) for one, usable in zip(learned, free, strict=True)]
     some = torch.linspace(0, len(x) - 1, min(MAX_PAIR_ROWS, len(x)), dtype=torch.float64).round().long()
     x, w, y = x[some].double(), w[some], y[some]
-    targets = y if y.ndim == 1 else y[:, 0]
-    residual, spread = (each.numpy() for each in _after_main_effects(encoding, x, w, targets))
+    steps = [_after_main_effects(encoding, x, w, targets) for targets in y.T]
     codes = [np.searchsorted(cut, column, side="right") for cut, column in zip(cuts, x.numpy().T, strict=True)]
-    pairs = best_pairs(codes, cuts, residual, spread, most)
+    pairs = best_pairs(codes, cuts, [(slope.numpy(), curve.numpy()) for slope, curve in steps], most)
     grids = [(pair.first, pair.second, c, d) for pair in pairs for c in pair.cuts[0] for d in pair.cuts[1]]
     table = torch.tensor(grids, dtype=torch.float64).reshape(-1, 4)
     encoding.pair, encoding.cut = table[:, :2].long(), table[:, 2:]

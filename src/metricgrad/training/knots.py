@@ -97,7 +97,7 @@ class Pair(NamedTuple):
 
 
 def best_pairs(
-    codes: Sequence[Indices], cuts: Sequence[Floats], residual: Floats, spread: Floats, most: int
+    codes: Sequence[Indices], cuts: Sequence[Floats], steps: Sequence[tuple[Floats, Floats]], most: int
 ) -> list[Pair]:
     """Return the pairs of features whose grid explains most of what single features leave.
 
@@ -109,8 +109,8 @@ def best_pairs(
         The cell of every row in each feature, 0 to the number of its cuts.
     cuts : sequence of ndarray of shape (cuts,)
         Where features are cut; those without a cut are in no pair.
-    residual, spread : ndarray of shape (rows,)
-        Weighted gradient and curvature of the loss by the score.
+    steps : sequence of pairs of ndarray of shape (rows,)
+        Weighted gradient and curvature of the loss by the score, for each output.
     most : int
         How many pairs.
     """
@@ -119,8 +119,8 @@ def best_pairs(
     for a, b in combinations(usable, 2):
         shape = (len(cuts[a]) + 1, len(cuts[b]) + 1)
         cell = codes[a] * shape[1] + codes[b]
-        slope, curve = (_sums(cell, each, shape) for each in (residual, spread))
-        found.append(Pair(a, b, (cuts[a], cuts[b]), _interaction(slope, curve)))
+        gain = sum(_interaction(*(_sums(cell, each, shape) for each in step)) for step in steps)
+        found.append(Pair(a, b, (cuts[a], cuts[b]), gain))
     return sorted(found, key=lambda pair: -pair.gain)[:most]
 
 

@@ -54,16 +54,18 @@ class Scorer(nn.Module):
         """Score rows, however many axes they lie on."""
         flat = x.reshape(-1, x.shape[-1])
         rows = len(flat)
-        folds = self.layered and not (self.training or torch.is_grad_enabled())
-        scores = self._folded(flat) if folds else self.body(flat)
+        plain = self.name is not None and not (self.training or torch.is_grad_enabled())
+        scores = self._in_parts(flat) if plain else self.body(flat)
         allowed = ((rows,), (rows, 1)) if self.outputs is None else ((rows, self.outputs),)
         if not isinstance(scores, Tensor) or scores.shape not in allowed:
             got = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
             raise ValueError(f"model: expected an output of shape {' or '.join(map(str, allowed))}, got {got}")
         return scores.reshape(x.shape[:-1] if self.outputs is None else (*x.shape[:-1], self.outputs))
 
-    def _folded(self, rows: Tensor) -> Tensor:
+    def _in_parts(self, rows: Tensor) -> Tensor:
         """Score rows as the body does in evaluation mode, with fewer passes over memory: -> `(n, outputs)`."""
+        if self.additive is not None:  # it has many columns
+            return torch.cat([self.additive(part) for part in rows.split(ROWS_IN_CACHE)])
         (*hidden, last), slope = folded(self.body)
         parts = []
         for part in rows.split(ROWS_IN_CACHE):
