@@ -38,7 +38,8 @@ class Scorecard:
     threshold : int
         Points from which on a row is positive.
     loss, model_loss : float
-        True loss of the card and of the model on the rows given; NaN without rows.
+        True loss of the card and of the model on the rows given, both at the best threshold of these rows; NaN without
+        rows. Rows that the card was not made from tell what it loses on new ones.
     """
 
     def __init__(self, items: Sequence[Item], threshold: int, metric: Metric, loss: float, model_loss: float) -> None:
@@ -151,7 +152,7 @@ def make_scorecard(
     threshold = 0 if not items else math.ceil(best_threshold(metric, total, targets, weights))
     if not metric.thresholded:
         threshold = math.ceil(np.quantile(total, np.mean(np.asarray(scores) < 0))) if scores is not None else 0
-    known = math.nan if scores is None else float(metric(np.asarray(scores, float), targets, weights))
+    known = math.nan if scores is None else float(metric.best(np.asarray(scores, float), targets, weights))
     return Scorecard(items, threshold, metric, float(metric(total - threshold + 0.5, targets, weights)), known)
 
 
