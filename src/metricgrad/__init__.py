@@ -14,7 +14,9 @@ from metricgrad._version import __version__ as __version__
 if TYPE_CHECKING:
     from metricgrad import metrics as metrics
     from metricgrad.estimators.classifier import MetricClassifier as MetricClassifier
+    from metricgrad.estimators.explain import Explanation as Explanation
     from metricgrad.estimators.ranker import MetricRanker as MetricRanker
+    from metricgrad.estimators.scorecard import Scorecard as Scorecard
     from metricgrad.evaluation.comparison import compare as compare
     from metricgrad.evaluation.comparison_result import ComparisonResult as ComparisonResult
     from metricgrad.metrics.callable import black_box as black_box
@@ -27,17 +29,21 @@ if TYPE_CHECKING:
     from metricgrad.tabular.persistence import load as load
     from metricgrad.tabular.persistence import save as save
     from metricgrad.tabular.table_classifier import TableClassifier as TableClassifier
+    from metricgrad.training.additive import additive as additive
     from metricgrad.training.recipe import Recipe as Recipe
 
 __all__ = [
     "ComparisonResult",
+    "Explanation",
     "Metric",
     "MetricClassifier",
     "MetricRanker",
     "Recipe",
+    "Scorecard",
     "SurrogateLoss",
     "TableClassifier",
     "__version__",
+    "additive",
     "best_threshold",
     "black_box",
     "compare",
@@ -51,12 +57,15 @@ __all__ = [
 
 _HOMES = {
     "ComparisonResult": "evaluation.comparison_result",
+    "Explanation": "estimators.explain",
     "Metric": "metrics.registry",
     "MetricClassifier": "estimators.classifier",
     "MetricRanker": "estimators.ranker",
     "Recipe": "training.recipe",
+    "Scorecard": "estimators.scorecard",
     "SurrogateLoss": "surrogate.loss",
     "TableClassifier": "tabular.table_classifier",
+    "additive": "training.additive",
     "best_threshold": "metrics.thresholds",
     "black_box": "metrics.callable",
     "compare": "evaluation.comparison",

@@ -54,7 +54,11 @@ def same_weights(a: MetricClassifier, b: MetricClassifier) -> bool:
 @pytest.mark.slow  # the whole conformance suite of scikit-learn
 @pytest.mark.filterwarnings("ignore:y. one class has a single row")  # as it does in two of the checks
 @parametrize_with_checks(
-    [MetricClassifier(recipe=TINY), MetricClassifier(method="cross-entropy", model="linear", recipe=STEEP)]
+    [
+        MetricClassifier(recipe=TINY),
+        MetricClassifier(method="cross-entropy", model="linear", recipe=STEEP),
+        MetricClassifier(method="cross-entropy", model="additive", recipe=STEEP),
+    ]
 )
 def test_scikit_learn_finds_nothing_wrong(estimator: MetricClassifier, check: Callable[..., Any]) -> None:
     given = dict(estimator.get_params())
@@ -219,7 +223,11 @@ def test_a_module_of_the_user_is_copied_and_keeps_its_precision() -> None:
     [
         (nn.Linear(6, 2), ValueError, r"model: expected an output of shape \(\d+,\) or \(\d+, 1\), got \(\d+, 2\)"),
         (nn.AvgPool1d(6), ValueError, "model: expected a module with parameters to train, got"),
-        ("forest", ValueError, "model: expected one of mlp, small, linear, a module or a factory, got 'forest'"),
+        (
+            "forest",
+            ValueError,
+            "model: expected one of mlp, small, linear, additive, a module or a factory, got 'forest'",
+        ),
         (5, TypeError, "model: expected a name, a torch module or a factory, got 5"),
     ],
 )

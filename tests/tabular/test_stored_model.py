@@ -220,7 +220,11 @@ CASES: list[tuple[list[Any], Any, str]] = [
     (["model", "threshold"], "0", r"model.threshold: expected a finite number, got '0'"),
     (["model", "threshold"], True, r"model.threshold: expected a finite number, got True"),
     (["model", "threshold"], 1e301, r"network: expected weights with which every score is finite"),
-    (["model", "network"], ["small"], r"model.network: expected one of 'mlp', 'small', 'linear', got a list of 1"),
+    (
+        ["model", "network"],
+        ["small"],
+        r"model.network: expected one of 'mlp', 'small', 'linear', 'additive', got a list of 1",
+    ),
     (["model", "recipe", "rounds"], -1, r"model.recipe.rounds: expected"),
     (["model", "recipe", "name"], {}, r"model.recipe.name: expected text, got an object of 0"),
     (["model", "interrupted"], 1, r"model.interrupted: expected true or false, got 1"),

@@ -86,7 +86,11 @@ def test_a_module_is_copied() -> None:
 @pytest.mark.parametrize(
     ("spec", "error", "message"),
     [
-        ("forest", ValueError, "model: expected one of mlp, small, linear, a module or a factory, got 'forest'"),
+        (
+            "forest",
+            ValueError,
+            "model: expected one of mlp, small, linear, additive, a module or a factory, got 'forest'",
+        ),
         (3, TypeError, "model: expected a name, a torch module or a factory, got 3"),
         (lambda features: features, TypeError, "model: expected the factory to return a torch module, got int"),
     ],

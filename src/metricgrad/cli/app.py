@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 
 from metricgrad._version import __version__
 from metricgrad.cli import paper as paper_commands
+from metricgrad.cli import readable as readable_commands
 from metricgrad.cli import table as table_commands
 from metricgrad.cli.paper import FAILURE
 from metricgrad.reporting.terminal import echo, visible
@@ -106,6 +107,8 @@ for command in (
     table_commands.predict,
     table_commands.evaluate,
     table_commands.export,
+    readable_commands.explain,
+    readable_commands.scorecard,
     paper_commands.demo,
     paper_commands.data,
     paper_commands.reproduce,

@@ -49,8 +49,9 @@ class MetricClassifier(LabelEstimator):
         `"sl-r"` (universal surrogate, refined), `"sl-s"` (from scratch), `"sl-u"` (universal, frozen), or a name in
         `metricgrad.losses.binary.BASELINES`: `"cross-entropy"`, `"focal"`, `"aucm"` ... (`"cost-sensitive"` trains six
         models). For several outputs cross-entropy alone, that of the softmax or of each label.
-    model : {"mlp", "small", "linear"}, torch module or factory
-        The paper's network, 30 units, a linear model, a module (copied), or a callable `features -> module`.
+    model : {"mlp", "small", "linear", "additive"}, torch module or factory
+        The paper's network, 30 units, a linear model, an additive one (with options: `additive(interactions=5)`), a
+        module (copied), or a callable `features -> module`.
     recipe : Recipe or {"default", "paper"}
         How to train. Its fields can be searched: `{"recipe__rounds": [300, 1000]}`.
     threshold : {"validation", "cv"} or float
@@ -259,8 +260,12 @@ class MetricClassifier(LabelEstimator):
         from metricgrad.training.methods import make_loss
 
         outputs = len(self.classes_) if metric.task.outputs else None
-        network = build_model(self.model, table.X.shape[1], seed, outputs) if start is None else deepcopy(start).float()
         rows = table.lazy_rows(training, recipe.set_size)
+        if start is None:
+            network = build_model(self._model_spec(), table.X.shape[1], seed, outputs)
+            network.prepare(rows.x, rows.w, rows.y)
+        else:
+            network = deepcopy(start).float()
         check_fit(network, rows.x[:2])
         if self.method not in TUNED:
             torch.manual_seed(seed)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from datetime import datetime
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -24,11 +24,18 @@ from metricgrad.metrics.registry import Metric, get_metric, metric_for_task
 from metricgrad.metrics.tasks import BINARY, TASKS
 from metricgrad.training.data import Rows, Scaler, chunks
 from metricgrad.training.history import Round, Verdict
-from metricgrad.training.networks import Scorer
+from metricgrad.training.networks import Scorer, numbered
 from metricgrad.training.recipe import RECIPES, Recipe, get_recipe
+
+if TYPE_CHECKING:
+    from metricgrad.estimators.explain import Explanation
+    from metricgrad.estimators.scorecard import Scorecard
+    from metricgrad.estimators.terms import Terms
 
 RECIPE = "recipe__"
 """What the names of parameters begin with that are fields of the recipe."""
+MAX_CARD_SHAPES = 3
+"""Features whose shape the card of an additive model shows."""
 FLOAT_DTYPES = (np.float64, np.float32)
 Array = NDArray[Any]
 
@@ -72,6 +79,7 @@ class MetricEstimator(NestedRecipe):
 
     metric: Any
     method: str
+    model: Any
     validation_fraction: float
     standardise: bool | None
     verbose: bool
@@ -112,6 +120,10 @@ class MetricEstimator(NestedRecipe):
         """Whether features are standardised: as the user says, or else the recipe."""
         return get_recipe(self.recipe).standardise if self.standardise is None else self.standardise
 
+    def _model_spec(self) -> Any:
+        """Return the model as it is to be built: of an additive one, features are numbers, not names."""
+        return numbered(self.model, getattr(self, "feature_names_in_", ()))
+
     def _follow(
         self, loss: nn.Module, network: Scorer, rows: Rows, kept: Rows, metric: Metric, recipe: Recipe, seed: int
     ) -> Trained:
@@ -137,6 +149,8 @@ class MetricEstimator(NestedRecipe):
             interrupted = True
             warnings.warn("fit: stopped by the user; the best model so far is kept", stacklevel=4)
         rounds.close()
+        if network.additive is not None:
+            network.additive.project()
         # In double, a row scores the same whatever rows lie beside it; a module of the user's stays as it is.
         return Trained(network.double() if network.name else network, history, interrupted, selection.verdict)
 
@@ -184,7 +198,12 @@ class MetricEstimator(NestedRecipe):
         points = [(done.steps, metric.value(done.validation)) for done in checked]
         dot = None if kept is None else (kept.steps, metric.value(kept.validation))
         drawn = sparkline(points, dot, f"{metric.label} on validation rows while training")
-        return card(f"{metric.shown(self.validation_loss_)} on validation rows", facts, drawn=drawn)
+        headline = f"{metric.shown(self.validation_loss_)} on validation rows"
+        return card(headline, facts, drawn=drawn + self._shapes())
+
+    def _shapes(self) -> str:
+        """Return drawings of what the model says, for the card; nothing if it cannot be read."""
+        return ""
 
 
 class LabelEstimator(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
@@ -276,6 +295,80 @@ class LabelEstimator(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         weights = None if sample_weight is None else np.asarray(sample_weight, float)
         value = float(metric.value(metric(scores, targets, weights)))
         return value if metric.higher_is_better else -value
+
+    # ---- readable models -------------------------------------------------------------------------------------------
+
+    def explain(self, X: Any = None, y: Any = None, sample_weight: ArrayLike | None = None) -> Explanation:
+        """Return what every level of every feature adds to the score, of a linear or additive model of two classes.
+
+        Parameters
+        ----------
+        X, y, sample_weight : array-like, optional
+            Rows, best those of training: the frame then has a bootstrap band, and of a linear model the share of each
+            level.
+
+        Returns
+        -------
+        Explanation
+            `frame` has a row for every level, `figure(feature)` draws one.
+        """
+        from metricgrad.estimators.explain import Explanation
+
+        return Explanation(self._terms(X, y, sample_weight))
+
+    def scorecard(
+        self, X: Any = None, y: Any = None, sample_weight: ArrayLike | None = None, points: int = 20
+    ) -> Scorecard:
+        """Return integer points for every level of a linear or additive model of two classes.
+
+        Parameters
+        ----------
+        X, y, sample_weight : array-like, optional
+            Rows by which the rounding and the threshold are chosen, and the loss of rounding is measured, by the true
+            metric. Without them points are rounded to the nearest.
+        points : int
+            Points of a level at most.
+
+        Returns
+        -------
+        Scorecard
+        """
+        from metricgrad.estimators.scorecard import make_scorecard
+
+        terms, metric = self._terms(X, y, sample_weight, band=False), get_metric(self.metric)
+        if X is None or y is None:
+            return make_scorecard(terms, metric, points)
+        scores, checked = self._decision(X), self._checked(X, reset=False)
+        dense = np.asarray(checked.toarray() if hasattr(checked, "toarray") else checked, float)
+        cells = dict(zip(self._names(), dense.T, strict=True))
+        targets = known_labels(y, self.classes_, metric.task, getattr(self, "positive_label_", None))
+        weights = None if sample_weight is None else np.asarray(sample_weight, float)
+        return make_scorecard(terms, metric, points, cells, np.asarray(targets, float), weights, scores)
+
+    def _shapes(self) -> str:
+        additive = self.network_.additive is not None and self.network_.outputs is None
+        return self.explain().drawn(MAX_CARD_SHAPES) if additive else ""
+
+    def _names(self) -> list[str]:
+        names = getattr(self, "feature_names_in_", None)
+        return [f"x{number}" for number in range(self.n_features_in_)] if names is None else list(map(str, names))
+
+    def _terms(
+        self, X: Any = None, y: Any = None, sample_weight: Any = None, names: Any = None, band: bool = True
+    ) -> Terms:
+        """Return the terms of the model, with a band if rows are given."""
+        from metricgrad.estimators.terms import terms_of
+
+        check_is_fitted(self, "threshold_")
+        rows = None
+        if X is not None and y is not None:
+            targets = known_labels(
+                y, self.classes_, get_metric(self.metric).task, getattr(self, "positive_label_", None)
+            )
+            x = torch.from_numpy(Scaler(self.centre_, self.scale_).transform(self._checked(X, reset=False)))
+            weights = None if sample_weight is None else torch.as_tensor(np.asarray(sample_weight, float))
+            rows = Rows(x, torch.as_tensor(np.asarray(targets, float)), weights)
+        return terms_of(self, self._names() if names is None else list(names), rows, band)
 
     def _facts(self) -> dict[str, str]:
         cuts = ", ".join(f"{cut:.4g}" for cut in np.ravel(self.threshold_)[:8])

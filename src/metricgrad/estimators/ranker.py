@@ -58,7 +58,7 @@ class MetricRanker(MetricEstimator):
     method : str
         `"sl-r"` (universal surrogate, refined), `"sl-s"` (from scratch), `"sl-u"` (universal, frozen), or a name in
         `metricgrad.losses.ranking.QUERY_LOSSES`: `"ranknet"`, `"listnet"`, `"lambdarank"`.
-    model : {"mlp", "small", "linear"}, torch module or factory
+    model : {"mlp", "small", "linear", "additive"}, torch module or factory
         The paper's network, 30 units, a linear model, a module (copied), or a callable `features -> module`.
     recipe : Recipe or {"queries", "default", "paper"}
         How to train; a set is a query.
@@ -171,7 +171,8 @@ class MetricRanker(MetricEstimator):
         rows, kept = table.rows(training, x), table.rows(held_out, x)
         loss_of(metric, rows, rows.y)  # grades that the metric does not take are refused before any work
         with torch.random.fork_rng(devices=[]):
-            network = build_model(self.model, x.shape[1], seed)
+            network = build_model(self._model_spec(), x.shape[1], seed)
+            network.prepare(rows.x, None, rows.y)
             check_fit(network, rows.x[:2])
             torch.manual_seed(seed)
             with work_bar() if self.verbose else nullcontext() as report:

@@ -146,6 +146,7 @@ def _train_networks(
     """Train a copy of one network along every loss, and choose the best setting of each method by each metric."""
     candidates = list(_candidates(metrics, recipe, seed))
     network = build_model(model, parts.train.x.shape[1], seed)
+    network.prepare(parts.train.x, parts.train.w, parts.train.y)
     runs = [(one.loss, one.metrics) for one in candidates]
     begun = time.perf_counter()
     trained = train_each(

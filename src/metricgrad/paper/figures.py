@@ -168,6 +168,7 @@ class _Course(NamedTuple):
 
 def _course(method: str, metric: Metric, recipe: Recipe, parts: Parts, spec: Any, seed: int) -> _Course:
     model = build_model(spec, parts.train.x.shape[1], seed)
+    model.prepare(parts.train.x, parts.train.w, parts.train.y)
     torch.manual_seed(seed)
     loss = make_loss(method, metric, recipe)
     rounds, checks = [], [(0, _test_loss(model, metric, recipe, parts))]

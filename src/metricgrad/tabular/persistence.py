@@ -159,6 +159,7 @@ def _model_state(model: TableClassifier, metric: Metric, made_by: Mapping[str, s
         "model": {
             "method": inner.method,
             "network": inner.network_.name,
+            **({} if inner.network_.additive is None else {"sizes": inner.network_.additive.sizes}),
             "recipe": asdict(get_recipe(inner.recipe)),
             "threshold": inner.threshold_,
             "validation_loss": inner.validation_loss_,
@@ -307,12 +308,23 @@ def model_card(model: TableClassifier, metric: Metric, made_by: Mapping[str, str
         *(f"| {_in_markdown(column.name)} | {_described(column.kind)} |" for column in columns[:MAX_CARD_COLUMNS]),
         *([f"| {len(columns) - MAX_CARD_COLUMNS:,} more | |"] if len(columns) > MAX_CARD_COLUMNS else []),
         "",
+        *_importance(model),
         "## Made by",
         "",
         *(f"- {_in_markdown(name)} {_in_markdown(version)}" for name, version in made_by.items() if version),
         "",
     ]
     return "\n".join(lines)
+
+
+def _importance(model: TableClassifier) -> list[str]:
+    """Return how much every column adds to the score of a readable model."""
+    if model.model_.network_.name not in ("linear", "additive"):
+        return []
+    sizes = model.explain().importance.head(MAX_CARD_COLUMNS)
+    rows = [f"| {_in_markdown(name)} | {size:.4g} |" for name, size in sizes.items()]
+    head = ["| column | mean absolute contribution to the score |", "|---|---:|"]
+    return ["## What counts", "", *head, *rows, "", "`model.explain()` has every level of every column.", ""]
 
 
 def _described(kind: str) -> str:

@@ -33,6 +33,8 @@ Expected = Mapping[str, Tensor]
 """Tensors by name, of which only shape and type count; they may be on torch's device `meta`, without memory."""
 MAX_ROUNDS = 100_000
 """Rounds of the history that are read."""
+MAX_KNOTS = 10_000
+"""Knots, ramps or cells of an additive model a feature."""
 MAX_SCORE = 1e300
 """No sum on the way to a score may exceed this."""
 STORED_DTYPES = {torch.float64: "F64", torch.int64: "I64"}
@@ -66,9 +68,20 @@ def model_of(state: Field) -> tuple[TableClassifier, Scorer]:
     model.pipeline_ = Pipeline([("preparation", preparation), ("model", inner)])
     model.feature_names_in_ = np.array(preparation.schema_.names, dtype=object)
     model.n_features_in_ = len(preparation.schema_.names)
+    sizes = {"sizes": _sizes(state["model"]["sizes"], features)} if inner.model == "additive" else {}
     with torch.device("meta"):
-        body = MODELS[inner.model](features).double()
+        body = MODELS[inner.model](features, **sizes).double()
     return model, Scorer(body, inner.model, features)
+
+
+def _sizes(entry: Field, features: int) -> dict[str, int]:
+    """Return the sizes of an additive model."""
+    most = {"knots": MAX_KNOTS, "pieces": MAX_KNOTS, "cells": MAX_KNOTS}
+    sizes = {name: entry[name].count() for name in most}
+    for name, size in sizes.items():
+        if size > most[name] * features:
+            entry[name].refuse(f"at most {most[name]:,} for each of {features:,} features")
+    return sizes
 
 
 def _classifier(state: Field, name: str) -> MetricClassifier:
@@ -150,7 +163,7 @@ def fill_weights(model: TableClassifier, network: Scorer, path: Path, sha256: st
     inner.centre_, inner.scale_ = tensors["centre"].numpy(), tensors["scale"].numpy()
     for name, tensor in tensors.items():
         least = 0.0 if name.endswith("running_var") else sys.float_info.min if name == "scale" else -math.inf
-        if float(tensor.min()) < least:
+        if tensor.numel() and float(tensor.min()) < least:
             raise ValueError(f"{name}: expected numbers of at least {least:g}, got {float(tensor.min()):g}")
     _check_scores(inner)
 
@@ -160,7 +173,11 @@ def _check_scores(inner: MetricClassifier) -> None:
     """Refuse weights with which a row can have an infinite score: features are at most `MAX_SCALED` from zero."""
     centre, scale = torch.from_numpy(inner.centre_), torch.from_numpy(inner.scale_)
     largest = ((MAX_SCALED + centre.abs()) / scale).float().double()  # as features are rounded
-    for weight, bias in folded(inner.network_.body)[0]:
+    body, additive = inner.network_.body, inner.network_.additive
+    if additive is not None:
+        additive.encoding.check()
+        body, largest = additive.head, additive.encoding.largest(largest)
+    for weight, bias in folded(body)[0]:
         largest = weight.abs() @ largest + bias.abs()
     if not float(largest.max()) + abs(float(inner.threshold_)) < MAX_SCORE:
         raise ValueError("network: expected weights with which every score is finite, got larger ones")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Collection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -23,8 +23,14 @@ from metricgrad.tabular.manifest import check_storable, table_state
 from metricgrad.tabular.schema import MIN_PARSED, check_names, infer_columns
 from metricgrad.tabular.target import Target, check_column, infer_target, leaking_columns
 from metricgrad.training.data import MAX_DUPLICATES, MAX_MERGE_ROWS
+from metricgrad.training.networks import numbered
 from metricgrad.training.recipe import Recipe
 from metricgrad.training.splits import group_part, latest_part, split
+
+if TYPE_CHECKING:
+    from metricgrad.estimators.explain import Explanation
+    from metricgrad.estimators.scorecard import Scorecard
+    from metricgrad.estimators.terms import Terms
 
 Array = NDArray[Any]
 LOG = logging.getLogger(__name__)
@@ -48,7 +54,7 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
         A name (`"f1"`), an expression over `tp fp fn tn`, `"sklearn.metrics.f1_score"`, or as for `MetricClassifier`.
     method : str
         `"sl-r"`, `"sl-s"`, `"sl-u"` or a baseline, as for `MetricClassifier`.
-    model : {"mlp", "small", "linear"}, torch module or factory
+    model : {"mlp", "small", "linear", "additive"}, torch module or factory
         As for `MetricClassifier`; a factory gets the number of encoded features.
     recipe : Recipe or {"default", "paper"}
         How to train.
@@ -183,20 +189,20 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
                 "target",
                 stacklevel=3,
             )
+        # Fill values and scales are learned from the training rows alone.
+        trained_on = np.setdiff1d(np.arange(len(features)), validation)
+        preparation = Preparation(schema).fit(features, rows=trained_on)
+        check_storable(table_state(stored_name(self.metric), self.target_, preparation))
         model = MetricClassifier(
             metric,
             self.method,
-            self.model,
+            numbered(self.model, preparation.get_feature_names_out()),
             self.recipe,
             validation_fraction=self.validation_fraction,
             time_limit=self.time_limit,
             random_state=self.random_state,
             verbose=self.verbose,
         )
-        # Fill values and scales are learned from the training rows alone.
-        trained_on = np.setdiff1d(np.arange(len(features)), validation)
-        preparation = Preparation(schema).fit(features, rows=trained_on)
-        check_storable(table_state(stored_name(self.metric), self.target_, preparation))
         model.fit(preparation.transform(features), targets, sample_weight=weights, validation=validation)
         self.pipeline_ = Pipeline([("preparation", preparation), ("model", model)])
 
@@ -291,7 +297,64 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
         -------
         float
         """
+        frame, targets, weights = self._labelled(as_frame(X), y, sample_weight)
+        metric = get_metric(self.metric)
+        value = float(metric.value(metric(self.decision_function(frame), targets, weights)))
+        return value if metric.higher_is_better else -value
+
+    # ---- readable models -------------------------------------------------------------------------------------------
+
+    def explain(self, X: Any = None, y: Any = None, sample_weight: Any = None) -> Explanation:
+        """Return what every level of every column adds to the score, of a linear or additive model.
+
+        Parameters
+        ----------
+        X : DataFrame, optional
+            Rows, best those of training: the frame then has a bootstrap band.
+        y : str or array-like of shape (rows,), optional
+            Labels; by default the target column of `X`.
+        sample_weight : str or array-like, optional
+            Row weights: a column, or numbers.
+
+        Returns
+        -------
+        Explanation
+            `frame` has a row for every level, `figure(column)` draws one.
+        """
+        from metricgrad.estimators.explain import Explanation
+
+        return Explanation(self._terms(*self._labelled(X, y, sample_weight)))
+
+    def scorecard(self, X: Any = None, y: Any = None, sample_weight: Any = None, points: int = 20) -> Scorecard:
+        """Return integer points for every level of a linear or additive model, in the units of the table.
+
+        Parameters
+        ----------
+        X, y, sample_weight : optional
+            As for `explain`: rows by which the rounding and the threshold are chosen, and the loss of rounding is
+            measured, by the true metric. Without them points are rounded to the nearest.
+        points : int
+            Points of a level at most.
+
+        Returns
+        -------
+        Scorecard
+        """
+        from metricgrad.estimators.scorecard import make_scorecard
+        from metricgrad.tabular.readable import table_cells
+
+        frame, targets, weights = self._labelled(X, y, sample_weight)
+        terms, metric = self._terms(frame, targets, weights, band=False), get_metric(self.metric)
+        if frame is None:
+            return make_scorecard(terms, metric, points)
+        cells, scores = table_cells(frame, self.pipeline_[0]), self.decision_function(frame)
+        return make_scorecard(terms, metric, points, cells, targets, weights, scores)
+
+    def _labelled(self, X: Any, y: Any, sample_weight: Any) -> tuple[pd.DataFrame | None, Any, Any]:
+        """Return the rows that have a target, targets 0 or 1, and weights; None without rows."""
         check_is_fitted(self, "pipeline_")
+        if X is None:
+            return None, None, None
         frame = as_frame(X)
         name = self.target_.name if y is None else y
         if isinstance(name, str):
@@ -299,9 +362,15 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
         targets = self.target_.classes(_cells(name, frame, "target"))
         there = np.flatnonzero(np.isfinite(targets))
         weights = None if sample_weight is None else _weights(_cells(sample_weight, frame, "weights").iloc[there])
-        metric = get_metric(self.metric)
-        value = float(metric.value(metric(self.decision_function(frame.iloc[there]), targets[there], weights)))
-        return value if metric.higher_is_better else -value
+        return frame.iloc[there], targets[there], weights
+
+    def _terms(self, frame: pd.DataFrame | None, targets: Any, weights: Any, band: bool = True) -> Terms:
+        from metricgrad.tabular.readable import column_terms
+
+        preparation = self.pipeline_[0]
+        x = None if frame is None else preparation.transform(frame)
+        terms = self.model_._terms(x, targets, weights, preparation.get_feature_names_out(), band)
+        return column_terms(terms, preparation)
 
 
 def stored_name(metric: Any) -> str:

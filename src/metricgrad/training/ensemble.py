@@ -20,7 +20,7 @@ def members_of(model: nn.Module, k: int) -> Ensemble | ModuleEnsemble:
     All members are given the same rows and the same dropout: shared rows `(..., features)` -> scores `(k, ...)`.
     """
     models = [model, *(deepcopy(model) for _ in range(k - 1))]
-    scorers = [one for one in models if isinstance(one, Scorer) and one.name]
+    scorers = [one for one in models if isinstance(one, Scorer) and one.layered]
     return Ensemble(scorers) if scorers else ModuleEnsemble(models)
 
 
@@ -165,7 +165,7 @@ def scores_in_both_modes(model: nn.Module, x: Tensor, both: bool = True) -> tupl
     by which the next batch is scored in evaluation mode. A model known by name computes all batches at once.
     """
     still, live = [], []
-    if isinstance(model, Scorer) and model.name:
+    if isinstance(model, Scorer) and model.layered:
         judged, shown = _in_both_modes(model, x)
         return judged if both else shown, shown
     for batch in x:

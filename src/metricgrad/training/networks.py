@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import deepcopy
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+if TYPE_CHECKING:
+    from metricgrad.training.additive import Additive
 
 PAPER_WIDTHS = (100, 30, 10)
 ROWS_IN_CACHE = 2_048
@@ -32,20 +35,37 @@ class Scorer(nn.Module):
         super().__init__()
         self.body, self.name, self.features, self.outputs = body, name, features, outputs
 
+    @property
+    def additive(self) -> Additive | None:
+        """The body, if it is an additive model."""
+        return cast("Additive", self.body) if self.name == "additive" else None
+
+    @property
+    def layered(self) -> bool:
+        """Whether it is a model known by name that consists of layers."""
+        return self.name is not None and self.additive is None
+
+    def prepare(self, x: Any, w: Tensor | None = None, y: Tensor | None = None) -> None:
+        """Let the model learn from training rows what it is not trained: the knots of an additive one."""
+        if self.additive is not None:
+            self.additive.prepare(x, w, y)
+
     def forward(self, x: Tensor) -> Tensor:
         """Score rows, however many axes they lie on."""
         flat = x.reshape(-1, x.shape[-1])
         rows = len(flat)
-        folds = bool(self.name) and not (self.training or torch.is_grad_enabled())
-        scores = self._folded(flat) if folds else self.body(flat)
+        plain = self.name is not None and not (self.training or torch.is_grad_enabled())
+        scores = self._in_parts(flat) if plain else self.body(flat)
         allowed = ((rows,), (rows, 1)) if self.outputs is None else ((rows, self.outputs),)
         if not isinstance(scores, Tensor) or scores.shape not in allowed:
             got = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
             raise ValueError(f"model: expected an output of shape {' or '.join(map(str, allowed))}, got {got}")
         return scores.reshape(x.shape[:-1] if self.outputs is None else (*x.shape[:-1], self.outputs))
 
-    def _folded(self, rows: Tensor) -> Tensor:
+    def _in_parts(self, rows: Tensor) -> Tensor:
         """Score rows as the body does in evaluation mode, with fewer passes over memory: -> `(n, outputs)`."""
+        if self.additive is not None:  # it has many columns
+            return torch.cat([self.additive(part) for part in rows.split(ROWS_IN_CACHE)])
         (*hidden, last), slope = folded(self.body)
         parts = []
         for part in rows.split(ROWS_IN_CACHE):
@@ -59,7 +79,8 @@ class Scorer(nn.Module):
             return self.__dict__
         weights = {key: value.detach().cpu().numpy() for key, value in self.body.state_dict().items()}
         shape = {"features": self.features, "outputs": self.outputs}
-        return {"name": self.name, **shape, "weights": weights, "training": self.training}
+        options = {} if self.additive is None else {"options": self.additive.options.as_dict()}
+        return {"name": self.name, **shape, **options, "weights": weights, "training": self.training}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         if "weights" not in state:
@@ -67,7 +88,8 @@ class Scorer(nn.Module):
             return
         with torch.random.fork_rng(devices=[]):
             name, features, outputs = state["name"], state["features"], state.get("outputs")
-            self.__init__(MODELS[name](features, outputs=outputs or 1), name, features, outputs)  # type: ignore[misc]
+            body = MODELS[name](features, outputs=outputs or 1, **state.get("options", {}))
+            self.__init__(body, name, features, outputs)  # type: ignore[misc]
         weights = {key: torch.tensor(value) for key, value in state["weights"].items()}
         self.body.load_state_dict(weights, assign=True)
         self.requires_grad_(True).train(state["training"])
@@ -144,7 +166,20 @@ def linear(features: int, outputs: int = 1) -> nn.Module:
     return nn.Linear(features, outputs)
 
 
-MODELS: dict[str, Callable[..., nn.Module]] = {"mlp": mlp, "small": small, "linear": linear}
+def additive(features: int, outputs: int = 1, **options: Any) -> nn.Module:
+    """Build an additive model, which is not prepared yet."""
+    from metricgrad.training.additive import Additive, AdditiveOptions  # loading any other model needs none
+
+    sizes = options.pop("sizes", None)
+    return Additive(features, outputs, AdditiveOptions(**options), sizes)
+
+
+MODELS: dict[str, Callable[..., nn.Module]] = {"mlp": mlp, "small": small, "linear": linear, "additive": additive}
+
+
+def numbered(spec: Any, names: Iterable[str]) -> Any:
+    """Return the spec of a model with numbers of features, where it has options, instead of their names."""
+    return spec.with_numbers(names) if getattr(spec, "name", None) == "additive" else spec
 
 
 def build_model(spec: Any, features: int, seed: int = 0, outputs: int | None = None) -> Scorer:
@@ -157,6 +192,8 @@ def build_model(spec: Any, features: int, seed: int = 0, outputs: int | None = N
             if spec not in MODELS:
                 raise ValueError(f"model: expected one of {', '.join(MODELS)}, a module or a factory, got {spec!r}")
             return Scorer(MODELS[spec](features, outputs=outputs or 1), spec, features, outputs)
+        if getattr(spec, "name", None) == "additive":
+            return Scorer(spec(features, outputs=outputs or 1), spec.name, features, outputs)
         if callable(spec):
             built = spec(features)
             if not isinstance(built, nn.Module):
