@@ -55,14 +55,21 @@ RATES = {"linear": 0.01, "small": 0.003, "mlp": 0.001}
 RESULTS = pages.RESULTS / "win"
 
 
-def runs_of(models: list[str], seeds: int, datasets: list[str], methods: list[str], rows: int = MAX_ROWS) -> list[Run]:
+def runs_of(
+    models: list[str],
+    seeds: int,
+    datasets: list[str],
+    methods: list[str],
+    rows: int = MAX_ROWS,
+    recipe: str = "default",
+) -> list[Run]:
     """Return every run on so many rows: each method on each model, and boosted trees once."""
     found = []
     for seed in range(FIRST_SEED, FIRST_SEED + seeds):
         for dataset in datasets:
             for model in models:
                 rate = {"learning_rate": RATES[model]}
-                default = tuple(rate.items()) if RATES[model] != 0.001 else ()
+                default = tuple(rate.items()) if RATES[model] != 0.001 and recipe == "default" else ()
                 published = tuple(sorted({**AS_PUBLISHED, **rate}.items()))
                 how = {"model": model, "rows": rows}
                 for method in methods:
@@ -71,7 +78,7 @@ def runs_of(models: list[str], seeds: int, datasets: list[str], methods: list[st
                             Run(dataset, m, OURS, seed, recipe="paper", changes=published, **how) for m in METRICS
                         ]
                     elif method != BOOSTED:
-                        found += [Run(dataset, m, method, seed, changes=default, **how) for m in METRICS]
+                        found += [Run(dataset, m, method, seed, recipe=recipe, changes=default, **how) for m in METRICS]
             if BOOSTED in methods:
                 found += [Run(dataset, m, BOOSTED, seed, rows=rows) for m in METRICS]
     return found
@@ -83,13 +90,16 @@ def main() -> None:
     parser.add_argument("--datasets", default=",".join(DATASETS))
     parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--rows", default=str(MAX_ROWS), help="rows of a dataset at most; several with commas")
+    parser.add_argument("--recipe", default="default", help="of SL-R and the baselines")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--jobs", type=int, default=2)
     asked = parser.parse_args()
     models, datasets, methods = (text.split(",") for text in (asked.models, asked.datasets, asked.methods))
     sizes = [int(rows) for rows in asked.rows.split(",")]
     if not asked.report:
-        runs = tuple(run for rows in sizes for run in runs_of(models, asked.seeds, datasets, methods, rows))
+        runs = tuple(
+            run for rows in sizes for run in runs_of(models, asked.seeds, datasets, methods, rows, asked.recipe)
+        )
         plan, store = Plan(runs, ("honest",), DATASETS), Store(asked.results / FILE)
         with work_bar() as report:
             for done, total in carry_out(plan, store, command=pages.command(), n_jobs=asked.jobs, brief=True):

@@ -72,7 +72,7 @@ def fit(
         judge if ".py:" in metric else metric,
         method,
         model,
-        recipe_of(recipe),
+        recipe_of(recipe, model),
         positive=positive,
         ignore=ignore or (),
         time_limit=time_limit,
@@ -197,7 +197,7 @@ def compare(
         method=method,
         baselines=None if baselines is None else [name.strip() for name in baselines.split(",") if name.strip()],
         model=model,
-        recipe=recipe_of(recipe),
+        recipe=recipe_of(recipe, model),
         groups=group,
         splits=splits,
         positive=positive,
@@ -273,9 +273,10 @@ def command_line() -> str:
     return shlex.join(["metricgrad", *sys.argv[1:]])
 
 
-def recipe_of(text: str) -> Any:
-    """Parse a recipe: a name, changed fields, or both: `default,rounds=100`."""
-    from metricgrad.training.recipe import get_recipe
+def recipe_of(text: str, model: str) -> Any:
+    """Parse the recipe for a model: a name, changed fields, or both: `default,rounds=100`."""
+    from metricgrad.training.networks import is_linear
+    from metricgrad.training.recipe import get_recipe, recipe_for
 
     name, changes = "default", {}
     for part in text.split(","):
@@ -284,7 +285,7 @@ def recipe_of(text: str) -> Any:
             changes[field] = _option_value(value)
         else:
             name = field
-    return get_recipe(name, **changes)
+    return get_recipe(recipe_for(name, linear=is_linear(model)), **changes)
 
 
 def _option_value(text: str) -> Any:

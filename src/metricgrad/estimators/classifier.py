@@ -31,7 +31,7 @@ from metricgrad.metrics.thresholds import best_offsets, best_threshold
 from metricgrad.training.data import Rows, Scaler, TrainingData, check_weights, merge_duplicates
 from metricgrad.training.history import Round
 from metricgrad.training.networks import Scorer, build_model
-from metricgrad.training.recipe import Recipe, get_recipe
+from metricgrad.training.recipe import Recipe
 
 
 class MetricClassifier(LabelEstimator):
@@ -171,7 +171,7 @@ class MetricClassifier(LabelEstimator):
         -------
         self
         """
-        metric, recipe = metric_for_labels(get_metric(self.metric), y), get_recipe(self.recipe)
+        metric, recipe = metric_for_labels(get_metric(self.metric), y), self.effective_recipe
         self.task_ = metric.task.name
         self._check_arguments(metric.task)
         seed = seed_of(self.random_state)

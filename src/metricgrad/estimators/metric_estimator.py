@@ -24,8 +24,8 @@ from metricgrad.metrics.registry import Metric, get_metric, metric_for_task
 from metricgrad.metrics.tasks import BINARY, TASKS
 from metricgrad.training.data import Rows, Scaler, chunks
 from metricgrad.training.history import Round, Verdict
-from metricgrad.training.networks import Scorer, numbered
-from metricgrad.training.recipe import RECIPES, Recipe, get_recipe
+from metricgrad.training.networks import Scorer, is_linear, numbered
+from metricgrad.training.recipe import RECIPES, Recipe, get_recipe, recipe_for
 
 if TYPE_CHECKING:
     from metricgrad.estimators.explain import Explanation
@@ -53,12 +53,18 @@ class NestedRecipe(BaseEstimator):  # type: ignore[misc]
     """An estimator whose recipe has parameters of its own, such as `recipe__rounds`, that can be set and searched."""
 
     recipe: Recipe | str
+    model: Any
+
+    @property
+    def effective_recipe(self) -> Recipe:
+        """The recipe that is followed: "default" is another one for a linear model."""
+        return recipe_for(self.recipe, linear=is_linear(self.model))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters, and with `deep` the fields of the recipe too."""
         found: dict[str, Any] = super().get_params(deep)
         if deep and (isinstance(self.recipe, Recipe) or (isinstance(self.recipe, str) and self.recipe in RECIPES)):
-            found |= {f"{RECIPE}{name}": value for name, value in asdict(get_recipe(self.recipe)).items()}
+            found |= {f"{RECIPE}{name}": value for name, value in asdict(self.effective_recipe).items()}
         return found
 
     def set_params(self, **params: Any) -> Any:
@@ -66,7 +72,7 @@ class NestedRecipe(BaseEstimator):  # type: ignore[misc]
         changes = {name.removeprefix(RECIPE): value for name, value in params.items() if name.startswith(RECIPE)}
         super().set_params(**{name: value for name, value in params.items() if not name.startswith(RECIPE)})
         if changes:
-            self.recipe = get_recipe(self.recipe, **changes)
+            self.recipe = get_recipe(self.effective_recipe, **changes)
         return self
 
     def _get_params_html(self, deep: bool = True, *rest: Any, **more: Any) -> Any:
@@ -118,7 +124,7 @@ class MetricEstimator(NestedRecipe):
     @property
     def _standardises(self) -> bool:
         """Whether features are standardised: as the user says, or else the recipe."""
-        return get_recipe(self.recipe).standardise if self.standardise is None else self.standardise
+        return self.effective_recipe.standardise if self.standardise is None else self.standardise
 
     def _model_spec(self) -> Any:
         """Return the model as it is to be built: of an additive one, features are numbers, not names."""

@@ -16,7 +16,7 @@ import pandas as pd
 from metricgrad.evaluation.packed import read_packed, write_packed
 from metricgrad.files import exclusive, replacing
 from metricgrad.provenance import provenance
-from metricgrad.training.recipe import with_new_names
+from metricgrad.training.recipe import ADDED_FIELDS, with_new_names
 
 RUNNING, PACKED = ".jsonl", ".parquet"
 """Suffixes of the two files of a store."""
@@ -178,6 +178,8 @@ def _with_names_of_today(record: dict[str, Any]) -> dict[str, Any]:
     for holder, name in ((record["run"], "content"), (record["run"], "changes"), (record, "history")):
         if isinstance(holder.get(name), dict):
             holder[name] = with_new_names(holder[name])
+    if isinstance(record["run"].get("content"), dict):
+        record["run"]["content"] = {**ADDED_FIELDS, **record["run"]["content"]}
     return record
 
 

@@ -31,7 +31,6 @@ from metricgrad.tabular.stored_model import fill_weights, model_of, packed
 from metricgrad.tabular.table_classifier import TableClassifier, stored_name
 from metricgrad.training.history import Round
 from metricgrad.training.networks import MODELS
-from metricgrad.training.recipe import get_recipe
 
 FORMAT_VERSION = 1
 STATE, WEIGHTS, CARD, CURVE = FILES = ("model.json", "weights.safetensors", "README.md", "validation.png")
@@ -160,7 +159,7 @@ def _model_state(model: TableClassifier, metric: Metric, made_by: Mapping[str, s
             "method": inner.method,
             "network": inner.network_.name,
             **({} if inner.network_.additive is None else {"sizes": inner.network_.additive.sizes}),
-            "recipe": asdict(get_recipe(inner.recipe)),
+            "recipe": asdict(inner.effective_recipe),
             "threshold": inner.threshold_,
             "validation_loss": inner.validation_loss_,
             "interrupted": inner.interrupted_,

@@ -26,7 +26,7 @@ from metricgrad.tabular.manifest import MAX_WORD, Field, parsed, read_file, read
 from metricgrad.tabular.table_classifier import TableClassifier
 from metricgrad.training.history import Round, Verdict
 from metricgrad.training.networks import MODELS, Scorer, folded
-from metricgrad.training.recipe import RENAMED_FIELDS, Recipe
+from metricgrad.training.recipe import ADDED_FIELDS, RENAMED_FIELDS, Recipe
 
 HistoryRecord = TypeVar("HistoryRecord", Round, Verdict)
 Expected = Mapping[str, Tensor]
@@ -111,7 +111,7 @@ def _recipe(entry: Field) -> Recipe:
     if "name" in known:
         entry["name"].text(MAX_WORD)
     try:
-        return Recipe(**known)
+        return Recipe(**{**ADDED_FIELDS, **known})
     except (ValueError, TypeError, OverflowError) as error:
         raise ValueError(f"{entry.place}.{error}") from error
 

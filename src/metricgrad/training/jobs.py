@@ -19,7 +19,7 @@ from metricgrad.training.data import Rows
 from metricgrad.training.loader import random_state, set_random_state
 from metricgrad.training.recipe import Recipe
 from metricgrad.training.selection import Selected, Selection
-from metricgrad.training.trainer import NotFinite, TrainingRun, loader_for, train
+from metricgrad.training.trainer import NotFinite, TrainingRun, train
 
 
 class Checkpoint:
@@ -87,11 +87,14 @@ class Start(NamedTuple):
     selections: dict[Metric, Selection]
     random: list[Tensor]
     seconds: float
+    ridge: float = 0.0
 
     def hand_over(self, run: TrainingRun) -> None:
         """Put a run there, by copies."""
         run.model.load_state_dict(self.model)
         set_random_state(run.loader, self.random)
+        if run.problem:
+            run.problem.ridge = self.ridge
         for selection in run.selections:
             known = self.selections[selection.decided]
             selection.control, selection.history = replace(known.control), list(known.history)
@@ -101,11 +104,12 @@ class Start(NamedTuple):
 def warm_up(model: nn.Module, rows: Rows, recipe: Recipe, *, selections: Sequence[Selection], seed: int = 0) -> Start:
     """Train a copy of a model along cross-entropy, for runs that start from it with some of these selections."""
     model = deepcopy(model)
-    run = TrainingRun(model, loader_for(model, selections, rows, recipe, seed), recipe, selections)
+    run = TrainingRun(model, rows, recipe, selections, seed)
     for _ in run.warm_up():
         pass
     by_metric = {selection.decided: selection for selection in selections}
-    return Start(deepcopy(model.state_dict()), by_metric, random_state(run.loader), run.seconds)
+    ridge = run.problem.ridge if run.problem else 0.0
+    return Start(deepcopy(model.state_dict()), by_metric, random_state(run.loader), run.seconds, ridge)
 
 
 def train_each(

@@ -175,11 +175,20 @@ def additive(features: int, outputs: int = 1, **options: Any) -> nn.Module:
 
 
 MODELS: dict[str, Callable[..., nn.Module]] = {"mlp": mlp, "small": small, "linear": linear, "additive": additive}
+LINEAR_MODELS = ("linear", "additive")
+"""Names of models that are linear in fixed columns."""
 
 
 def numbered(spec: Any, names: Iterable[str]) -> Any:
     """Return the spec of a model with numbers of features, where it has options, instead of their names."""
     return spec.with_numbers(names) if getattr(spec, "name", None) == "additive" else spec
+
+
+def is_linear(spec: Any) -> bool:
+    """Whether a model, given as `build_model` takes it, is linear in fixed columns and can be solved for."""
+    return (
+        isinstance(spec, nn.Linear) or (spec if isinstance(spec, str) else getattr(spec, "name", None)) in LINEAR_MODELS
+    )
 
 
 def build_model(spec: Any, features: int, seed: int = 0, outputs: int | None = None) -> Scorer:

@@ -13,7 +13,11 @@ from typing import Any
 RENAMED_FIELDS = {"companion": "control", "construction": "surrogate_config"}
 """Old names of fields, of a recipe or of a round, which stored runs and saved models hold."""
 
+ADDED_FIELDS: dict[str, Any] = {"start": "steps", "patience": None}
+"""Fields that older stored recipes lack, with the values by which they were run."""
+
 CHOICES = {
+    "start": ("steps", "solved"),
     "first": ("model", "surrogate"),
     "refine_mode": ("eval", "train", "both"),
     "schedule": ("cosine", "constant"),
@@ -31,8 +35,9 @@ COUNTS = {
     "check_every": 1,
     "baseline_steps": 1,
     "set_size": 2,
+    "patience": 1,
 }
-OPTIONAL = ("clip", "baseline_steps", "baseline_rate")
+OPTIONAL = ("patience", "clip", "baseline_steps", "baseline_rate")
 """Numbers that may be None."""
 POSITIVE, LARGEST = sys.float_info.min, sys.float_info.max
 NUMBERS = (
@@ -76,6 +81,10 @@ class Recipe:
         Weigh the rows of a stratified set so that classes count as they do in the data.
     warmup : int
         Model steps of cross-entropy before the first round. Every loss gets them, baselines too.
+    start : {"steps", "solved"}
+        Where the rounds start: after the steps of the warm-up; or, for a model that is linear in fixed columns, at the
+        minimum of cross-entropy over all rows, with a ridge penalty chosen on validation rows. A surrogate is then
+        followed on all rows at once, the model steps of a round being iterations of L-BFGS.
     anchor : float
         How much cross-entropy is mixed into a surrogate the model follows; other losses are followed as they are.
     learning_rate, surrogate_rate : float
@@ -102,6 +111,8 @@ class Recipe:
         least `trust`, for at most `trust_cap` steps; -1 is never.
     check_every : int
         Rounds between checks on the validation rows.
+    patience : int, optional
+        Checks without a new best model on validation rows after which a phase ends; by default it runs to its end.
     control : bool
         Whether beside a surrogate a copy of the model goes on with cross-entropy, on the same sets, to compete with it
         on the validation rows in the end.
@@ -131,6 +142,7 @@ class Recipe:
     positive_share: float | str | None = "auto"
     restore: bool = True
     warmup: int = 3_000
+    start: str = "steps"
     anchor: float = 0.1
     learning_rate: float = 1e-3
     surrogate_rate: float = 3e-4
@@ -145,6 +157,7 @@ class Recipe:
     trust: float = 0.8
     trust_cap: int = 3_000
     check_every: int = 50
+    patience: int | None = None
     control: bool = True
     margin: float = 1.0
     baseline_steps: int | None = None
@@ -190,7 +203,7 @@ class Recipe:
         changes: dict[str, Any] = {"baseline_steps": None, "baseline_rate": None, "clip_baselines": True}
         if self.baseline_steps is not None:  # one step a round, looked at as often
             changes |= {"rounds": self.baseline_steps, "model_steps": 1}
-            changes["check_every"] = self.check_every * self.model_steps
+            changes |= {"check_every": self.check_every * self.model_steps, "patience": None}
         if self.baseline_rate is not None:
             changes["learning_rate"] = self.baseline_rate
         if not self.clip_baselines:
@@ -214,6 +227,11 @@ class Recipe:
 def with_new_names(stored: Mapping[str, Any]) -> dict[str, Any]:
     """Return stored fields of a recipe or of a round under the names they have now."""
     return {RENAMED_FIELDS.get(name, name): value for name, value in stored.items()}
+
+
+def stored_recipe(stored: Mapping[str, Any]) -> Recipe:
+    """Return a recipe from its stored fields, of an older version too."""
+    return Recipe(**ADDED_FIELDS | with_new_names(stored))
 
 
 def _accept_old_names(cls: type[Recipe]) -> None:
@@ -262,6 +280,20 @@ def _between(low: float, high: float) -> str:
 
 RECIPES = {
     "default": Recipe(),
+    "linear": Recipe(
+        name="linear",
+        rounds=8,
+        model_steps=15,
+        surrogate_steps=10,
+        first="surrogate",
+        set_size=1_200,
+        start="solved",
+        check_every=1,
+        patience=4,
+        control=False,
+        learning_rate=1e-2,
+        baseline_steps=2_000,
+    ),
     "paper": Recipe(
         name="paper",
         rounds=300_000,
@@ -293,6 +325,11 @@ RECIPES = {
     ),
     "queries": Recipe(name="queries", rounds=300, set_size=20, sets=16, warmup=900, check_every=10),
 }
+
+
+def recipe_for(spec: Recipe | str, *, linear: bool) -> Recipe:
+    """Return the recipe that a name stands for: "default" is another one for a model that is linear in its columns."""
+    return RECIPES["linear"] if linear and isinstance(spec, str) and spec == "default" else get_recipe(spec)
 
 
 def get_recipe(spec: Recipe | str, **changes: Any) -> Recipe:

@@ -24,6 +24,7 @@ from metricgrad.training.history import Round
 from metricgrad.training.loader import SetLoader, random_state, set_random_state
 from metricgrad.training.recipe import Recipe
 from metricgrad.training.selection import Best, Selection, scores_of
+from metricgrad.training.solver import RIDGES, Given, Problem, linear_form
 
 if TYPE_CHECKING:
     from metricgrad.training.jobs import Checkpoint, Start
@@ -71,7 +72,8 @@ def train(
         Where the state of the rounds is written at checks, and read from if a run was stopped.
     """
     selections = [selection] if isinstance(selection, Selection) else list(selection)
-    run, learned = TrainingRun(model, loader_for(loss, selections, rows, recipe, seed), recipe, selections), False
+    recipe = recipe if isinstance(loss, SurrogateLoss) else recipe.for_baselines
+    run, learned = TrainingRun(model, rows, recipe, selections, seed, loss), False
     try:
         if start:
             start.hand_over(run)
@@ -80,9 +82,12 @@ def train(
         losses = [loss]
         if isinstance(loss, SurrogateLoss):
             learned = True
-            run.trust = earn_trust(model, loss, run.loader, recipe)
+            run.trust = earn_trust(run.scorer, loss, run.current_loader(), recipe)
             losses += [proxy_for(run.loader.task)] if selections and recipe.control else []
-        yield from run.follow("rounds", losses, recipe.rounds * recipe.model_steps, checkpoint)
+        if run.problem and learned:
+            yield from run.follow_on_all_rows(loss)
+        elif not (run.problem and type(loss) is type(run.problem.proxy)):  # whose minimum is the start
+            yield from run.follow("rounds", losses, recipe.rounds * recipe.model_steps, checkpoint)
     finally:
         if selections:
             selections[0].restore(model, learned)
@@ -95,20 +100,82 @@ def train(
 class TrainingRun:
     """A model on its way through both phases: where its sets come from, and what chooses its checkpoints."""
 
-    def __init__(self, model: nn.Module, loader: SetLoader, recipe: Recipe, selections: Sequence[Selection]) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        rows: Rows,
+        recipe: Recipe,
+        selections: Sequence[Selection],
+        seed: int,
+        loss: nn.Module | None = None,
+    ) -> None:
         if next(model.parameters(), None) is None:
             got = f"{type(model).__name__} without any"
             raise ValueError(f"model: expected a module with parameters to train, got {got}")
-        self.model, self.loader, self.recipe, self.selections = model, loader, recipe, selections
+        self.model, self.recipe, self.selections = model, recipe, selections
+        judges = [m for m in (getattr(loss, "metric", None), *(s.metric for s in selections)) if isinstance(m, Metric)]
+        task, weighted = judges[0].task if judges else BINARY, all(judge.takes_weights for judge in judges)
+        form = linear_form(model) if recipe.start == "solved" and rows.members is None else None
+        self.problem = Problem(form, rows, task, weighted, seed) if form else None
+        self.scorer = Given() if form and isinstance(loss, SurrogateLoss) else model
+        self.loader = SetLoader(self.problem.rows if self.problem else rows, recipe, seed, weighted, task)
         self.trust = self.cosine = math.nan
         self.begun = time.perf_counter()
 
     def warm_up(self) -> Generator[Round, None, None]:
         """Give every loss the same start: steps of cross-entropy; without them, the model as it came."""
+        if self.problem:
+            yield from self._solve(self.problem)
+            return
         if not self.recipe.warmup:
             for selection in self.selections:
                 selection.check(self.model, followed=False)
         yield from self.follow("warm-up", [proxy_for(self.loader.task)], self.recipe.warmup)
+
+    def _solve(self, problem: Problem) -> Generator[Round, None, None]:
+        """Go to the minimum of cross-entropy; the ridge penalty is the one with the least loss on validation rows."""
+        best, weights = math.inf, problem.weights
+        for number, value in enumerate(problem.path()):
+            place = ("warm-up", number + 1, len(RIDGES), number + 1)
+            result = Round(*place, value, *[math.nan] * 4, False, math.nan, self.seconds)
+            yield self._validated(result, [self.model])
+            held_out = problem.held_out(self.model, self.selections[0].validation) if self.selections else value
+            if held_out < best:
+                best, weights, ridge = held_out, problem.weights, problem.ridge
+        problem.weights, problem.ridge = weights, ridge
+
+    def follow_on_all_rows(self, loss: SurrogateLoss) -> Generator[Round, None, None]:
+        """Let the model follow a surrogate on all rows at once, by L-BFGS; sets are drawn to refine it only."""
+        problem, recipe, since_best = self.problem, self.recipe, 0
+        assert problem is not None
+        y, w = problem.rows.y, problem.rows.w
+
+        def objective(scores: Tensor, weight: Tensor) -> Tensor:
+            (value,) = objectives([loss], scores.unsqueeze(0), y, w, recipe.anchor)
+            return value + recipe.anchor * problem.shrinkage(weight)
+
+        for number in range(recipe.rounds):  # line 2
+            if recipe.first == "surrogate":
+                refine(self.scorer, loss, self.current_loader(), recipe)
+            value = problem.minimise(objective, recipe.model_steps)  # lines 3-7
+            if recipe.first == "model":
+                refine(self.scorer, loss, self.current_loader(), recipe)  # lines 8-12
+            result = self._round("rounds", number, (number + 1) * recipe.model_steps, value, loss)
+            result = self._checked(result, [self.model], loss)
+            yield result
+            since_best = 0 if result.best else since_best + 1
+            if recipe.patience is not None and since_best >= recipe.patience:
+                return
+
+    def current_loader(self) -> SetLoader:
+        """Return the loader of the sets that a surrogate is refined on.
+
+        Where the scores of all rows are at hand they take the place of features, so that a set is only drawn.
+        """
+        if self.problem and self.scorer is not self.model:
+            scores = self.problem.scores()
+            self.loader.rows = self.loader.rows._replace(x=scores.unsqueeze(-1) if scores.ndim == 1 else scores)
+        return self.loader
 
     def follow(
         self, phase: str, losses: Sequence[nn.Module], steps: int, checkpoint: Checkpoint | None = None
@@ -136,7 +203,7 @@ class TrainingRun:
                 refine(model, loss, loader, recipe)  # lines 8-12
             result = self._round(phase, number, done + taken, float(total) / taken, loss)
             if done + taken == steps or (number + 1) % recipe.check_every == 0:
-                result = self._checked(result, members, loss)
+                result = self._checked(result, members.models, loss)
                 if checkpoint and checkpoint.due:
                     checkpoint.write({"number": number + 1, **self._state(members, losses, optimizer)})
             yield result
@@ -151,14 +218,17 @@ class TrainingRun:
             place = (number + 1, recipe.rounds, recipe.warmup + done)
         return Round(phase, *place, value, gap, self.trust, self.cosine, math.nan, False, math.nan, self.seconds)
 
-    def _checked(self, result: Round, members: Ensemble | ModuleEnsemble, loss: nn.Module) -> Round:
+    def _checked(self, result: Round, models: Sequence[nn.Module], loss: nn.Module) -> Round:
         """Return a round with how far the surrogate can be trusted and the true losses on the validation rows."""
         if isinstance(loss, SurrogateLoss):
-            self.trust, self.cosine = faith(self.model, loss, self.loader, self.recipe)
-        result = replace(result, trust=self.trust, cosine=self.cosine)
+            self.trust, self.cosine = faith(self.scorer, loss, self.current_loader(), self.recipe)
+        return self._validated(replace(result, trust=self.trust, cosine=self.cosine), models)
+
+    def _validated(self, result: Round, models: Sequence[nn.Module]) -> Round:
+        """Return a round with the true losses on the validation rows, of the model and of a control beside it."""
         if not self.selections:
             return result
-        scored = [(model, scores_of(model, self.selections[0].validation.x)) for model in members.models]
+        scored = [(model, scores_of(model, self.selections[0].validation.x)) for model in models]
         for selection in self.selections:
             control = math.nan
             for model, scores in scored[1:]:
@@ -258,12 +328,6 @@ def _learnable(members: nn.Module, losses: Sequence[nn.Module]) -> list[Tensor]:
     """Return what the optimizer of the members moves: a surrogate has an optimizer of its own."""
     by_hand = [loss for loss in losses if not isinstance(loss, SurrogateLoss)]
     return [*members.parameters(), *(p for loss in by_hand for p in loss.parameters())]
-
-
-def loader_for(loss: nn.Module, selections: Sequence[Selection], rows: Rows, recipe: Recipe, seed: int) -> SetLoader:
-    """Return a loader of sets as the metrics take them: stratified only if all take weights."""
-    judges = [m for m in (getattr(loss, "metric", None), *(s.metric for s in selections)) if isinstance(m, Metric)]
-    return SetLoader(rows, recipe, seed, all(m.takes_weights for m in judges), judges[0].task if judges else BINARY)
 
 
 # ---- how far a surrogate can be trusted ----------------------------------------------------------------------------

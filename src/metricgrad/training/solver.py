@@ -1,0 +1,194 @@
+"""Models that are linear in fixed columns: cross-entropy to its minimum, then the surrogate, on all rows, by L-BFGS.
+
+A linear or an additive model needs no mini-batches: its columns are computed once, and an evaluation of the loss on all
+rows is one product of a matrix and a vector. Rounds are those of Algorithm 1, with L-BFGS iterations as model steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from torch import Tensor, nn
+
+from metricgrad.losses.default import proxy_for
+from metricgrad.metrics.tasks import Task
+from metricgrad.training.data import ROWS_AT_ONCE, Rows
+from metricgrad.training.networks import Scorer
+from metricgrad.training.selection import scores_of
+
+RIDGES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
+"""Ridge penalties tried, on weights of standardised columns beside the mean loss of a row; the strongest first."""
+MAX_ITERATIONS = 300
+"""Of L-BFGS for one ridge penalty."""
+MAX_CELLS = 20_000_000
+"""Cells of the columns of the rows that are solved for; of a larger table a part is drawn, rare classes first."""
+
+
+class LinearForm(NamedTuple):
+    """A model as fixed columns and a linear layer on them.
+
+    `penalty` is the relative ridge penalty of every column, `(columns,)`; `bounds`, `(columns, 2)`, the range of its
+    weight, if it is limited.
+    """
+
+    design: Callable[[Tensor], Tensor]
+    head: nn.Linear
+    penalty: Tensor | None = None
+    bounds: Tensor | None = None
+
+
+def linear_form(model: nn.Module) -> LinearForm | None:
+    """Return the linear form of a model, None if it has none."""
+    body = model.body if isinstance(model, Scorer) else model
+    if isinstance(body, nn.Linear):
+        return LinearForm(lambda x: x, body)
+    head, design = getattr(body, "head", None), getattr(body, "design", None)
+    if isinstance(head, nn.Linear) and callable(design):
+        return LinearForm(design, head, getattr(body, "penalty", None), getattr(body, "bounds", None))
+    return None
+
+
+class Problem:
+    """A linear form on some rows: its columns, computed once, and the weights to be found, as one vector.
+
+    Parameters
+    ----------
+    form : LinearForm
+        The model, whose linear layer always holds the weights found last.
+    rows : Rows
+        All training rows; of a table too large, a part is drawn.
+    task, weighted : Task, bool
+        Of the metric, and whether it takes weights.
+    seed : int
+        Of the part.
+    """
+
+    def __init__(self, form: LinearForm, rows: Rows, task: Task, weighted: bool = True, seed: int = 0) -> None:
+        self.form, self.proxy = form, proxy_for(task)
+        self.single = not task.outputs
+        self.rows = _part_of(rows, form.head.in_features, task.strata(rows.y) if weighted else None, seed)
+        columns = [form.design(self.rows.x[at : at + ROWS_AT_ONCE]) for at in range(0, len(self.rows.y), ROWS_AT_ONCE)]
+        self.columns = torch.cat(columns).float()
+        penalty = torch.ones(form.head.in_features) if form.penalty is None else form.penalty.float()
+        self.penalty = penalty.expand_as(form.head.weight)
+        self.ridge = 0.0
+
+    @torch.no_grad()
+    def scores(self) -> Tensor:
+        """Return the scores of the rows by the weights as they are: `(rows,)` or `(rows, outputs)`."""
+        scores: Tensor = self._scored(self.form.head.weight.float(), self.form.head.bias.float())
+        return scores
+
+    def _scored(self, weight: Tensor, bias: Tensor) -> Tensor:
+        scores = torch.addmm(bias, self.columns, weight.mT)
+        return scores[:, 0] if self.single else scores
+
+    def shrinkage(self, weight: Tensor) -> Tensor:
+        """Return the ridge penalty of weights, `(outputs, columns)`."""
+        return 0.5 * self.ridge * (self.penalty * weight.square()).sum()
+
+    def proper(self, scores: Tensor, weight: Tensor) -> Tensor:
+        """Return the proxy of the task with the ridge penalty: what the start minimises."""
+        value: Tensor = self.proxy(scores, self.rows.y, self.rows.w)
+        return value + self.shrinkage(weight)
+
+    def path(self) -> Iterator[float]:
+        """Minimise the proxy for every ridge penalty, the strongest first, and yield the value at each minimum."""
+        for self.ridge in RIDGES:
+            yield self.minimise(self.proper, MAX_ITERATIONS)
+
+    def held_out(self, model: nn.Module, rows: Rows) -> float:
+        """Return the proxy, without penalty, of other rows."""
+        return float(self.proxy(scores_of(model, rows.x), rows.y, rows.w))
+
+    @property
+    def weights(self) -> tuple[Tensor, Tensor]:
+        """Copies of weight and bias."""
+        return self.form.head.weight.detach().clone(), self.form.head.bias.detach().clone()
+
+    @weights.setter
+    def weights(self, values: tuple[Tensor, Tensor]) -> None:
+        with torch.no_grad():
+            self.form.head.weight.copy_(values[0])
+            self.form.head.bias.copy_(values[1])
+
+    def minimise(self, objective: Callable[[Tensor, Tensor], Tensor], iterations: int) -> float:
+        """Lower `objective(scores, weight)` from the weights as they are, by some iterations of L-BFGS.
+
+        Returns the value reached. Bounds are kept exactly.
+        """
+        weight, bias = self.form.head.weight, self.form.head.bias
+        shape, split = weight.shape, weight.numel()
+
+        def value_and_gradient(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+            parameters = torch.from_numpy(flat).float().requires_grad_()
+            own = parameters[:split].view(shape)
+            with torch.enable_grad():
+                value = objective(self._scored(own, parameters[split:]), own)
+                (gradient,) = torch.autograd.grad(value, parameters)
+            return float(value.detach()), gradient.double().numpy()
+
+        start = torch.cat((weight.detach().flatten(), bias.detach())).double().numpy()
+        found = minimize(
+            value_and_gradient,
+            start,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=self._bounds(len(bias)),
+            options={"maxiter": iterations, "maxfun": 2 * iterations + 10, "maxcor": 20, "ftol": 1e-9, "gtol": 1e-6},
+        )
+        if np.isfinite(found.x).all():
+            flat = torch.from_numpy(found.x).to(weight.dtype)
+            self.weights = flat[:split].view(shape), flat[split:]
+        return float(found.fun)
+
+    def _bounds(self, outputs: int) -> list[tuple[float | None, float | None]] | None:
+        if self.form.bounds is None:
+            return None
+        each = [(float(low), float(high)) for low, high in self.form.bounds]
+        return each * outputs + [(None, None)] * outputs
+
+
+class Given(nn.Module):
+    """Stands in for a model whose scores have been computed: `(..., 1)` -> `(...)`; several outputs stay as they are."""
+
+    def forward(self, scores: Tensor) -> Tensor:
+        """Return the scores."""
+        return scores.squeeze(-1) if scores.shape[-1] == 1 else scores
+
+
+def _part_of(rows: Rows, columns: int, strata: Tensor | None, seed: int) -> Rows:
+    """Return rows to solve for: all, or of too many a part in which every class has up to an equal share.
+
+    Weights make up for what is left out; without strata, rows are drawn as they come.
+    """
+    count, most = len(rows.y), max(MAX_CELLS // max(columns, 1), 1_000)
+    if count <= most:
+        return Rows(rows.x[:], rows.y, rows.w)
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+    if strata is None:
+        chosen, weights = order[:most].sort().values, torch.ones(most)
+    else:
+        alike, sizes = strata.long(), strata.long().bincount()
+        quota = _quota(sizes, most)
+        parts = [order[alike[order] == kind][: int(size)] for kind, size in enumerate(quota)]
+        chosen = torch.cat(parts).sort().values
+        weights = (sizes / quota.clamp(min=1))[alike[chosen]].float()
+    if rows.w is not None:
+        weights = weights * rows.w[chosen]
+    kept = None if strata is None and rows.w is None else weights / weights.mean()
+    return Rows(rows.x[chosen], rows.y[chosen], kept)
+
+
+def _quota(sizes: Tensor, most: int) -> Tensor:
+    """Return how many rows of each class to keep, `most` in all: small classes whole, large ones an equal share."""
+    quota, left, classes = torch.zeros_like(sizes), most, len(sizes)
+    for rank, kind in enumerate(sizes.argsort()):
+        quota[kind] = min(int(sizes[kind]), left // (classes - rank))
+        left -= int(quota[kind])
+    return quota
