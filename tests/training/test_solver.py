@@ -7,6 +7,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
+from torch import nn
+
 from metricgrad.metrics.registry import get_metric
 from metricgrad.metrics.tasks import BINARY, MULTICLASS
 from metricgrad.surrogate.loss import SurrogateLoss
@@ -16,8 +19,6 @@ from metricgrad.training.recipe import RECIPES, get_recipe
 from metricgrad.training.selection import Selection, scores_of
 from metricgrad.training.solver import RIDGES, Problem, _part_of, _quota, linear_form
 from metricgrad.training.trainer import train
-from sklearn.linear_model import LogisticRegression
-from torch import nn
 
 LINEAR = RECIPES["linear"]
 

@@ -23,8 +23,12 @@ from metricgrad.training.selection import scores_of
 
 RIDGES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 """Ridge penalties tried, on weights of standardised columns beside the mean loss of a row; the strongest first."""
+MAX_WORSE_RIDGES = 2
+"""Penalties in a row without a lower loss on validation rows after which no weaker one is tried."""
 MAX_ITERATIONS = 300
 """Of L-BFGS for one ridge penalty."""
+MAX_WHITENED = 2_000
+"""Columns up to which the start is searched in coordinates that take their correlations into account."""
 MAX_CELLS = 20_000_000
 """Cells of the columns of the rows that are solved for; of a larger table a part is drawn, rare classes first."""
 
@@ -99,8 +103,22 @@ class Problem:
 
     def path(self) -> Iterator[float]:
         """Minimise the proxy for every ridge penalty, the strongest first, and yield the value at each minimum."""
+        gram = self._gram()
         for self.ridge in RIDGES:
-            yield self.minimise(self.proper, MAX_ITERATIONS)
+            yield self.minimise(self.proper, MAX_ITERATIONS, None if gram is None else self._basis(gram))
+
+    def _gram(self) -> Tensor | None:
+        """Return the mean products of columns, `(columns, columns)`; None where they are many, or weights bounded."""
+        if self.form.bounds is not None or self.columns.shape[1] > MAX_WHITENED:
+            return None
+        return (self.columns.mT @ self.columns / len(self.columns)).double()
+
+    def _basis(self, gram: Tensor) -> Tensor:
+        """Return coordinates in which the proxy is nearly as steep in every direction: weights are `basis @ them`."""
+        penalty = self.penalty[0].double()
+        steepness = gram / 4 + torch.diag(self.ridge * penalty + 1e-9 * gram.diagonal().max().clamp(min=1))
+        factor = torch.linalg.cholesky(steepness)
+        return torch.linalg.solve_triangular(factor.mT, torch.eye(len(factor), dtype=factor.dtype), upper=True)
 
     def held_out(self, model: nn.Module, rows: Rows) -> float:
         """Return the proxy, without penalty, of other rows."""
@@ -117,23 +135,31 @@ class Problem:
             self.form.head.weight.copy_(values[0])
             self.form.head.bias.copy_(values[1])
 
-    def minimise(self, objective: Callable[[Tensor, Tensor], Tensor], iterations: int) -> float:
+    def minimise(
+        self, objective: Callable[[Tensor, Tensor], Tensor], iterations: int, basis: Tensor | None = None
+    ) -> float:
         """Lower `objective(scores, weight)` from the weights as they are, by some iterations of L-BFGS.
 
-        Returns the value reached. Bounds are kept exactly.
+        Returns the value reached. Bounds are kept exactly. With a basis, `(columns, columns)`, coordinates in it are
+        searched instead of weights.
         """
         weight, bias = self.form.head.weight, self.form.head.bias
         shape, split = weight.shape, weight.numel()
 
         def value_and_gradient(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
             parameters = torch.from_numpy(flat).float().requires_grad_()
-            own = parameters[:split].view(shape)
             with torch.enable_grad():
+                own = parameters[:split].view(shape)
+                own = own if basis is None else own @ change
                 value = objective(self._scored(own, parameters[split:]), own)
                 (gradient,) = torch.autograd.grad(value, parameters)
             return float(value.detach()), gradient.double().numpy()
 
-        start = torch.cat((weight.detach().flatten(), bias.detach())).double().numpy()
+        first = weight.detach().double()
+        if basis is not None:
+            change = basis.mT.float()
+            first = torch.linalg.solve_triangular(basis, first.mT, upper=True).mT
+        start = torch.cat((first.flatten(), bias.detach().double())).numpy()
         found = minimize(
             value_and_gradient,
             start,
@@ -143,8 +169,9 @@ class Problem:
             options={"maxiter": iterations, "maxfun": 2 * iterations + 10, "maxcor": 20, "ftol": 1e-9, "gtol": 1e-6},
         )
         if np.isfinite(found.x).all():
-            flat = torch.from_numpy(found.x).to(weight.dtype)
-            self.weights = flat[:split].view(shape), flat[split:]
+            flat = torch.from_numpy(found.x)
+            first = flat[:split].view(shape)
+            self.weights = first if basis is None else first @ basis.mT, flat[split:]
         return float(found.fun)
 
     def _bounds(self, outputs: int) -> list[tuple[float | None, float | None]] | None:
@@ -155,7 +182,7 @@ class Problem:
 
 
 class Given(nn.Module):
-    """Stands in for a model whose scores have been computed: `(..., 1)` -> `(...)`; several outputs stay as they are."""
+    """Stands in for a model whose scores are known: `(..., 1)` -> `(...)`; several outputs stay as they are."""
 
     def forward(self, scores: Tensor) -> Tensor:
         """Return the scores."""

@@ -24,7 +24,7 @@ from metricgrad.training.history import Round
 from metricgrad.training.loader import SetLoader, random_state, set_random_state
 from metricgrad.training.recipe import Recipe
 from metricgrad.training.selection import Best, Selection, scores_of
-from metricgrad.training.solver import RIDGES, Given, Problem, linear_form
+from metricgrad.training.solver import MAX_WORSE_RIDGES, RIDGES, Given, Problem, linear_form
 
 if TYPE_CHECKING:
     from metricgrad.training.jobs import Checkpoint, Start
@@ -134,14 +134,17 @@ class TrainingRun:
 
     def _solve(self, problem: Problem) -> Generator[Round, None, None]:
         """Go to the minimum of cross-entropy; the ridge penalty is the one with the least loss on validation rows."""
-        best, weights = math.inf, problem.weights
+        best, weights, since_best = math.inf, problem.weights, 0
         for number, value in enumerate(problem.path()):
             place = ("warm-up", number + 1, len(RIDGES), number + 1)
             result = Round(*place, value, *[math.nan] * 4, False, math.nan, self.seconds)
             yield self._validated(result, [self.model])
             held_out = problem.held_out(self.model, self.selections[0].validation) if self.selections else value
+            since_best += 1
             if held_out < best:
-                best, weights, ridge = held_out, problem.weights, problem.ridge
+                best, weights, ridge, since_best = held_out, problem.weights, problem.ridge, 0
+            if since_best == MAX_WORSE_RIDGES:
+                break
         problem.weights, problem.ridge = weights, ridge
 
     def follow_on_all_rows(self, loss: SurrogateLoss) -> Generator[Round, None, None]:
