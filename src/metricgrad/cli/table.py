@@ -275,7 +275,7 @@ def command_line() -> str:
 
 def recipe_of(text: str, model: str) -> Any:
     """Parse the recipe for a model: a name, changed fields, or both: `default,rounds=100`."""
-    from metricgrad.training.networks import is_linear
+    from metricgrad.training.networks import kind_of
     from metricgrad.training.recipe import get_recipe, recipe_for
 
     name, changes = "default", {}
@@ -285,7 +285,7 @@ def recipe_of(text: str, model: str) -> Any:
             changes[field] = _option_value(value)
         else:
             name = field
-    return get_recipe(recipe_for(name, linear=is_linear(model)), **changes)
+    return get_recipe(recipe_for(name, kind_of(model)), **changes)
 
 
 def _option_value(text: str) -> Any:

@@ -24,7 +24,7 @@ from metricgrad.metrics.registry import Metric, get_metric, metric_for_task
 from metricgrad.metrics.tasks import BINARY, TASKS
 from metricgrad.training.data import Rows, Scaler, chunks
 from metricgrad.training.history import Round, Verdict
-from metricgrad.training.networks import Scorer, is_linear, numbered
+from metricgrad.training.networks import Scorer, kind_of, numbered
 from metricgrad.training.recipe import RECIPES, Recipe, get_recipe, recipe_for
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class NestedRecipe(BaseEstimator):  # type: ignore[misc]
     @property
     def effective_recipe(self) -> Recipe:
         """The recipe that is followed: "default" is another one for a linear model."""
-        return recipe_for(self.recipe, linear=is_linear(self.model))
+        return recipe_for(self.recipe, kind_of(self.model))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters, and with `deep` the fields of the recipe too."""

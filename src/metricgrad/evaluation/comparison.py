@@ -32,7 +32,7 @@ from metricgrad.tabular.target import check_column, infer_target, leaking_column
 from metricgrad.training.data import Parts
 from metricgrad.training.loader import SetLoader
 from metricgrad.training.methods import METHODS, make_loss
-from metricgrad.training.networks import is_linear
+from metricgrad.training.networks import kind_of
 from metricgrad.training.recipe import Recipe, recipe_for
 from metricgrad.training.selection import exact_scores
 
@@ -126,7 +126,7 @@ def compare(
     if rivals is not None:
         warnings.warn("compare: the argument 'rivals' is deprecated: use 'baselines'", DeprecationWarning, stacklevel=2)
         baselines = rivals
-    judge, how = get_metric(metric), recipe_for(recipe, linear=is_linear(model))
+    judge, how = get_metric(metric), recipe_for(recipe, kind_of(model))
     _check_numbers(splits, test, validation, random_state)
     methods, left_out = _methods(method, baselines)
     table = _read_table(X, y, groups, ignore, positive)

@@ -178,8 +178,10 @@ def _with_names_of_today(record: dict[str, Any]) -> dict[str, Any]:
     for holder, name in ((record["run"], "content"), (record["run"], "changes"), (record, "history")):
         if isinstance(holder.get(name), dict):
             holder[name] = with_new_names(holder[name])
-    if isinstance(record["run"].get("content"), dict):
-        record["run"]["content"] = {**ADDED_FIELDS, **record["run"]["content"]}
+    run = record["run"]
+    if isinstance(run.get("content"), dict) and "start" not in run["content"]:
+        run["content"] = {**ADDED_FIELDS, **run["content"]}
+        run["recipe"] = {"default": "default-0.1"}.get(run.get("recipe"), run.get("recipe"))
     return record
 
 

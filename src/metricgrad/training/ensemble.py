@@ -107,7 +107,8 @@ class ModuleEnsemble(nn.Module):
 
     def __init__(self, models: Sequence[nn.Module]) -> None:
         super().__init__()
-        self.models = nn.ModuleList(models)
+        self.modules_of_members = nn.ModuleList(models)
+        self.models = list(models)
 
     def forward(self, x: Tensor) -> Tensor:
         """Score rows in training mode: `(..., features)` -> `(k, ...)` or `(k, ..., c)`."""

@@ -36,13 +36,13 @@ class Round:
     of: int
     steps: int
     loss: float
-    gap: float
-    trust: float
-    cosine: float
-    validation: float
-    best: bool
-    control: float
-    seconds: float
+    gap: float = math.nan
+    trust: float = math.nan
+    cosine: float = math.nan
+    validation: float = math.nan
+    best: bool = False
+    control: float = math.nan
+    seconds: float = 0.0
 
     @property
     def companion(self) -> float:

@@ -184,11 +184,12 @@ def numbered(spec: Any, names: Iterable[str]) -> Any:
     return spec.with_numbers(names) if getattr(spec, "name", None) == "additive" else spec
 
 
-def is_linear(spec: Any) -> bool:
-    """Whether a model, given as `build_model` takes it, is linear in fixed columns and can be solved for."""
-    return (
-        isinstance(spec, nn.Linear) or (spec if isinstance(spec, str) else getattr(spec, "name", None)) in LINEAR_MODELS
-    )
+def kind_of(spec: Any) -> str:
+    """Return the kind of a model, given as `build_model` takes it: linear in fixed columns, a network, or own."""
+    name = spec if isinstance(spec, str) else getattr(spec, "name", None)
+    if isinstance(spec, nn.Linear) or name in LINEAR_MODELS:
+        return "linear"
+    return "network" if isinstance(spec, str) else "own"
 
 
 def build_model(spec: Any, features: int, seed: int = 0, outputs: int | None = None) -> Scorer:

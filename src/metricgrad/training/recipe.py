@@ -20,7 +20,7 @@ CHOICES = {
     "start": ("steps", "solved"),
     "first": ("model", "surrogate"),
     "refine_mode": ("eval", "train", "both"),
-    "schedule": ("cosine", "constant"),
+    "schedule": ("plateau", "cosine", "constant"),
     "surrogate_config": ("default", "paper"),
     "form": ("best", "zero"),
 }
@@ -89,8 +89,9 @@ class Recipe:
         How much cross-entropy is mixed into a surrogate the model follows; other losses are followed as they are.
     learning_rate, surrogate_rate : float
         Of the two Adams.
-    schedule : {"cosine", "constant"}
-        Of the model's learning rate, restarted after the warm-up.
+    schedule : {"plateau", "cosine", "constant"}
+        Of the model's learning rate: constant in the warm-up and along a cosine to zero in the rounds; along a cosine
+        in each of the two; or constant in both.
     clip : float, optional
         Largest gradient norm, of model and surrogate.
     refine_mode : {"eval", "train", "both"}
@@ -112,7 +113,8 @@ class Recipe:
     check_every : int
         Rounds between checks on the validation rows.
     patience : int, optional
-        Checks without a new best model on validation rows after which a phase ends; by default it runs to its end.
+        Checks without a gain on validation rows after which the warm-up ends, and rounds of a constant learning rate;
+        None runs both to their end.
     control : bool
         Whether beside a surrogate a copy of the model goes on with cross-entropy, on the same sets, to compete with it
         on the validation rows in the end.
@@ -132,8 +134,8 @@ class Recipe:
     """
 
     name: str = "default"
-    rounds: int = 1_000
-    model_steps: int = 3
+    rounds: int = 200
+    model_steps: int = 4
     surrogate_steps: int = 1
     first: str = "model"
     set_size: int = 400
@@ -141,12 +143,12 @@ class Recipe:
     refine_sets: int = 8
     positive_share: float | str | None = "auto"
     restore: bool = True
-    warmup: int = 3_000
+    warmup: int = 2_000
     start: str = "steps"
     anchor: float = 0.1
-    learning_rate: float = 1e-3
+    learning_rate: float = 3e-3
     surrogate_rate: float = 3e-4
-    schedule: str = "cosine"
+    schedule: str = "plateau"
     clip: float | None = None
     refine_mode: str = "eval"
     noise: float = 0.3
@@ -156,8 +158,8 @@ class Recipe:
     form: str = "best"
     trust: float = 0.8
     trust_cap: int = 3_000
-    check_every: int = 50
-    patience: int | None = None
+    check_every: int = 15
+    patience: int | None = 8
     control: bool = True
     margin: float = 1.0
     baseline_steps: int | None = None
@@ -203,7 +205,7 @@ class Recipe:
         changes: dict[str, Any] = {"baseline_steps": None, "baseline_rate": None, "clip_baselines": True}
         if self.baseline_steps is not None:  # one step a round, looked at as often
             changes |= {"rounds": self.baseline_steps, "model_steps": 1}
-            changes |= {"check_every": self.check_every * self.model_steps, "patience": None}
+            changes |= {"check_every": self.check_every * self.model_steps}
         if self.baseline_rate is not None:
             changes["learning_rate"] = self.baseline_rate
         if not self.clip_baselines:
@@ -280,6 +282,16 @@ def _between(low: float, high: float) -> str:
 
 RECIPES = {
     "default": Recipe(),
+    "default-0.1": Recipe(
+        name="default-0.1",
+        rounds=1_000,
+        model_steps=3,
+        warmup=3_000,
+        learning_rate=1e-3,
+        schedule="cosine",
+        check_every=50,
+        patience=None,
+    ),
     "linear": Recipe(
         name="linear",
         rounds=8,
@@ -288,6 +300,7 @@ RECIPES = {
         first="surrogate",
         set_size=1_200,
         start="solved",
+        schedule="constant",
         check_every=1,
         patience=4,
         control=False,
@@ -317,19 +330,37 @@ RECIPES = {
         standardise=False,
         trust=-1.0,
         check_every=1_000,
+        patience=None,
         control=False,
         margin=0.0,
         baseline_steps=1_000_000,
         baseline_rate=1e-4,
         clip_baselines=False,
     ),
-    "queries": Recipe(name="queries", rounds=300, set_size=20, sets=16, warmup=900, check_every=10),
+    "queries": Recipe(
+        name="queries",
+        rounds=300,
+        model_steps=3,
+        set_size=20,
+        sets=16,
+        warmup=900,
+        learning_rate=1e-3,
+        schedule="cosine",
+        check_every=10,
+        patience=None,
+    ),
 }
 
 
-def recipe_for(spec: Recipe | str, *, linear: bool) -> Recipe:
-    """Return the recipe that a name stands for: "default" is another one for a model that is linear in its columns."""
-    return RECIPES["linear"] if linear and isinstance(spec, str) and spec == "default" else get_recipe(spec)
+OWN_MODULE_RATE = 1e-3
+"""Learning rate of a module of the user's own, which may be deep."""
+
+
+def recipe_for(spec: Recipe | str, kind: str) -> Recipe:
+    """Return the recipe that a name stands for; "default" depends on the kind of the model (`networks.kind_of`)."""
+    if not isinstance(spec, str) or spec != "default" or kind == "network":
+        return get_recipe(spec)
+    return RECIPES["linear"] if kind == "linear" else replace(RECIPES["default"], learning_rate=OWN_MODULE_RATE)
 
 
 def get_recipe(spec: Recipe | str, **changes: Any) -> Recipe:

@@ -19,7 +19,6 @@ from metricgrad.losses.default import proxy_for
 from metricgrad.metrics.tasks import Task
 from metricgrad.training.data import ROWS_AT_ONCE, Rows
 from metricgrad.training.networks import Scorer
-from metricgrad.training.selection import scores_of
 
 RIDGES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 """Ridge penalties tried, on weights of standardised columns beside the mean loss of a row; the strongest first."""
@@ -111,18 +110,17 @@ class Problem:
         """Return the mean products of columns, `(columns, columns)`; None where they are many, or weights bounded."""
         if self.form.bounds is not None or self.columns.shape[1] > MAX_WHITENED:
             return None
-        return (self.columns.mT @ self.columns / len(self.columns)).double()
+        products = (self.columns.mT @ self.columns).double() / len(self.columns)
+        return products if bool(products.isfinite().all()) else None
 
     def _basis(self, gram: Tensor) -> Tensor:
         """Return coordinates in which the proxy is nearly as steep in every direction: weights are `basis @ them`."""
         penalty = self.penalty[0].double()
         steepness = gram / 4 + torch.diag(self.ridge * penalty + 1e-9 * gram.diagonal().max().clamp(min=1))
-        factor = torch.linalg.cholesky(steepness)
-        return torch.linalg.solve_triangular(factor.mT, torch.eye(len(factor), dtype=factor.dtype), upper=True)
-
-    def held_out(self, model: nn.Module, rows: Rows) -> float:
-        """Return the proxy, without penalty, of other rows."""
-        return float(self.proxy(scores_of(model, rows.x), rows.y, rows.w))
+        factor: Tensor = torch.linalg.cholesky(steepness)
+        unit = torch.eye(len(factor), dtype=factor.dtype)
+        basis: Tensor = torch.linalg.solve_triangular(factor.mT, unit, upper=True)
+        return basis
 
     @property
     def weights(self) -> tuple[Tensor, Tensor]:

@@ -84,7 +84,7 @@ def train(
             learned = True
             run.trust = earn_trust(run.scorer, loss, run.current_loader(), recipe)
             losses += [proxy_for(run.loader.task)] if selections and recipe.control else []
-        if run.problem and learned:
+        if run.problem and isinstance(loss, SurrogateLoss):
             yield from run.follow_on_all_rows(loss)
         elif not (run.problem and type(loss) is type(run.problem.proxy)):  # whose minimum is the start
             yield from run.follow("rounds", losses, recipe.rounds * recipe.model_steps, checkpoint)
@@ -120,6 +120,7 @@ class TrainingRun:
         self.scorer = Given() if form and isinstance(loss, SurrogateLoss) else model
         self.loader = SetLoader(self.problem.rows if self.problem else rows, recipe, seed, weighted, task)
         self.trust = self.cosine = math.nan
+        self.held_out, self.least, self.since_least = math.nan, math.inf, 0
         self.begun = time.perf_counter()
 
     def warm_up(self) -> Generator[Round, None, None]:
@@ -136,11 +137,10 @@ class TrainingRun:
         """Go to the minimum of cross-entropy; the ridge penalty is the one with the least loss on validation rows."""
         best, weights, since_best = math.inf, problem.weights, 0
         for number, value in enumerate(problem.path()):
-            place = ("warm-up", number + 1, len(RIDGES), number + 1)
-            result = Round(*place, value, *[math.nan] * 4, False, math.nan, self.seconds)
-            yield self._validated(result, [self.model])
-            held_out = problem.held_out(self.model, self.selections[0].validation) if self.selections else value
+            solved = Round("warm-up", number + 1, len(RIDGES), number + 1, value, seconds=self.seconds)
+            yield self._validated(solved, [self.model])
             since_best += 1
+            held_out = self.held_out if self.selections else value
             if held_out < best:
                 best, weights, ridge, since_best = held_out, problem.weights, problem.ridge, 0
             if since_best == MAX_WORSE_RIDGES:
@@ -149,9 +149,10 @@ class TrainingRun:
 
     def follow_on_all_rows(self, loss: SurrogateLoss) -> Generator[Round, None, None]:
         """Let the model follow a surrogate on all rows at once, by L-BFGS; sets are drawn to refine it only."""
-        problem, recipe, since_best = self.problem, self.recipe, 0
+        problem, recipe = self.problem, self.recipe
         assert problem is not None
         y, w = problem.rows.y, problem.rows.w
+        w = torch.ones(len(y)) if w is None else w
 
         def objective(scores: Tensor, weight: Tensor) -> Tensor:
             (value,) = objectives([loss], scores.unsqueeze(0), y, w, recipe.anchor)
@@ -166,8 +167,7 @@ class TrainingRun:
             result = self._round("rounds", number, (number + 1) * recipe.model_steps, value, loss)
             result = self._checked(result, [self.model], loss)
             yield result
-            since_best = 0 if result.best else since_best + 1
-            if recipe.patience is not None and since_best >= recipe.patience:
+            if self._stalled(result):
                 return
 
     def current_loader(self) -> SetLoader:
@@ -199,7 +199,7 @@ class TrainingRun:
                 torch.autograd.backward(values)
                 if recipe.clip is not None:
                     members.clip(recipe.clip)
-                set_rate(optimizer, recipe, step / steps)
+                set_rate(optimizer, recipe, phase, step / steps)
                 optimizer.step()
                 total += values[0].detach()
             if recipe.first == "model":
@@ -209,6 +209,9 @@ class TrainingRun:
                 result = self._checked(result, members.models, loss)
                 if checkpoint and checkpoint.due:
                     checkpoint.write({"number": number + 1, **self._state(members, losses, optimizer)})
+                if self._stalled(result):
+                    yield result
+                    return
             yield result
 
     def _round(self, phase: str, number: int, done: int, value: float, loss: nn.Module) -> Round:
@@ -219,7 +222,7 @@ class TrainingRun:
         place = (done, recipe.warmup, done)
         if phase == "rounds":
             place = (number + 1, recipe.rounds, recipe.warmup + done)
-        return Round(phase, *place, value, gap, self.trust, self.cosine, math.nan, False, math.nan, self.seconds)
+        return Round(phase, *place, value, gap, self.trust, self.cosine, seconds=self.seconds)
 
     def _checked(self, result: Round, models: Sequence[nn.Module], loss: nn.Module) -> Round:
         """Return a round with how far the surrogate can be trusted and the true losses on the validation rows."""
@@ -231,7 +234,10 @@ class TrainingRun:
         """Return a round with the true losses on the validation rows, of the model and of a control beside it."""
         if not self.selections:
             return result
-        scored = [(model, scores_of(model, self.selections[0].validation.x)) for model in models]
+        validation = self.selections[0].validation
+        scored = [(model, scores_of(model, validation.x)) for model in models]
+        if validation.members is None:
+            self.held_out = float(proxy_for(self.loader.task)(scored[0][1], validation.y, validation.w))
         for selection in self.selections:
             control = math.nan
             for model, scores in scored[1:]:
@@ -275,6 +281,24 @@ class TrainingRun:
         self.begun -= state["spent"]
         return int(state["number"])
 
+    def _stalled(self, result: Round) -> bool:
+        """Whether a phase has gone on for as many checks without a gain as patience allows.
+
+        In the warm-up a gain is a lower loss on validation rows of the proxy that is followed, so that every run of a
+        job starts from the same model, whatever its metric; afterwards it is a new best model by any metric. Rounds
+        whose learning rate falls to zero run to their end.
+        """
+        falling = result.phase == "rounds" and self.recipe.schedule != "constant"
+        if self.recipe.patience is None or not self.selections or falling:
+            return False
+        if result.phase == "warm-up":
+            gained = self.held_out < self.least
+            self.least = min(self.held_out, self.least)
+        else:
+            gained = any(selection.history[-1].best for selection in self.selections)
+        self.since_least = 0 if gained else self.since_least + 1
+        return self.since_least >= self.recipe.patience
+
     @property
     def seconds(self) -> float:
         """Since the start."""
@@ -295,9 +319,9 @@ def objectives(losses: Sequence[nn.Module], scores: Tensor, y: Tensor, w: Tensor
     return values
 
 
-def set_rate(optimizer: torch.optim.Optimizer, recipe: Recipe, share: float) -> None:
-    """Set the learning rate of a step after some share of all: constant, or along a cosine to zero."""
-    if recipe.schedule == "cosine":
+def set_rate(optimizer: torch.optim.Optimizer, recipe: Recipe, phase: str, share: float) -> None:
+    """Set the learning rate of a step after some share of its phase: constant, or along a cosine to zero."""
+    if recipe.schedule == "cosine" or (recipe.schedule == "plateau" and phase == "rounds"):
         for group in optimizer.param_groups:
             group["lr"] = recipe.learning_rate * (1 + math.cos(math.pi * share)) / 2
 
