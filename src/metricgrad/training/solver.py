@@ -20,7 +20,7 @@ from metricgrad.metrics.tasks import Task
 from metricgrad.training.data import ROWS_AT_ONCE, Rows
 from metricgrad.training.networks import Scorer
 
-RIDGES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
+RIDGES = (1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 """Ridge penalties tried, on weights of standardised columns beside the mean loss of a row; the strongest first."""
 MAX_WORSE_RIDGES = 2
 """Penalties in a row without a lower loss on validation rows after which no weaker one is tried."""
