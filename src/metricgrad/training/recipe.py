@@ -113,8 +113,8 @@ class Recipe:
     check_every : int
         Rounds between checks on the validation rows.
     patience : int, optional
-        Checks without a gain on validation rows after which the warm-up ends, and rounds of a constant learning rate;
-        None runs both to their end.
+        Checks without a gain on validation rows after which the warm-up ends, and so do rounds, unless their learning
+        rate falls to zero; None runs both to their end.
     control : bool
         Whether beside a surrogate a copy of the model goes on with cross-entropy, on the same sets, to compete with it
         on the validation rows in the end.
@@ -294,18 +294,17 @@ RECIPES = {
     ),
     "linear": Recipe(
         name="linear",
-        rounds=8,
+        rounds=10,
         model_steps=15,
         surrogate_steps=10,
         first="surrogate",
         set_size=1_200,
         start="solved",
-        schedule="constant",
         check_every=1,
-        patience=4,
+        patience=5,
         control=False,
         learning_rate=1e-2,
-        baseline_steps=2_000,
+        baseline_steps=1_000,
     ),
     "paper": Recipe(
         name="paper",

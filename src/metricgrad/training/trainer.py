@@ -72,7 +72,8 @@ def train(
         Where the state of the rounds is written at checks, and read from if a run was stopped.
     """
     selections = [selection] if isinstance(selection, Selection) else list(selection)
-    recipe = recipe if isinstance(loss, SurrogateLoss) else recipe.for_baselines
+    if recipe.start == "solved" and not isinstance(loss, SurrogateLoss):
+        recipe = recipe.for_baselines  # by mini-batches: not every hand-made loss can be followed on all rows
     run, learned = TrainingRun(model, rows, recipe, selections, seed, loss), False
     try:
         if start:
@@ -209,7 +210,8 @@ class TrainingRun:
                 result = self._checked(result, members.models, loss)
                 if checkpoint and checkpoint.due:
                     checkpoint.write({"number": number + 1, **self._state(members, losses, optimizer)})
-                if self._stalled(result):
+                falling = phase == "rounds" and recipe.schedule != "constant"  # such rounds run to their end
+                if not falling and self._stalled(result):
                     yield result
                     return
             yield result
@@ -285,11 +287,9 @@ class TrainingRun:
         """Whether a phase has gone on for as many checks without a gain as patience allows.
 
         In the warm-up a gain is a lower loss on validation rows of the proxy that is followed, so that every run of a
-        job starts from the same model, whatever its metric; afterwards it is a new best model by any metric. Rounds
-        whose learning rate falls to zero run to their end.
+        job starts from the same model, whatever its metric; afterwards it is a new best model by any metric.
         """
-        falling = result.phase == "rounds" and self.recipe.schedule != "constant"
-        if self.recipe.patience is None or not self.selections or falling:
+        if self.recipe.patience is None or not self.selections:
             return False
         if result.phase == "warm-up":
             gained = self.held_out < self.least
