@@ -39,6 +39,9 @@ class Metric:
         makes the search for a threshold, or for offsets, exact.
     best_function : callable, optional
         For a thresholded metric without confusion counts: the loss at the best threshold, or offsets, found.
+    decision : callable, optional
+        For a metric of the whole ranking that belongs to one threshold, such as recall at a precision: the loss of
+        confusion counts that is lowest there.
     takes_weights : bool
         Whether rows may weigh differently.
     bounded : bool
@@ -82,6 +85,7 @@ class Metric:
     view: str | None = field(default=None, repr=False)
     columns: tuple[str, ...] = field(default=(), repr=False)
     top_rows: bool = field(default=False, repr=False)
+    decision: Callable[[Any], Tensor] | None = field(default=None, repr=False)
 
     @torch.no_grad()
     def __call__(self, scores: Any, targets: Any, weights: Any = None) -> Tensor:
@@ -107,6 +111,11 @@ class Metric:
     def higher_is_better(self) -> bool:
         """Whether a high value is good."""
         return self.known_as[0] > self.known_as[1]
+
+    @property
+    def decides(self) -> bool:
+        """Whether a threshold, or offsets, belong to it: it depends on them, or is reached at one threshold."""
+        return self.thresholded or self.decision is not None
 
     @property
     def best(self) -> Metric:

@@ -28,7 +28,9 @@ def best_threshold(metric: Any, scores: Any, targets: Any, weights: Any = None) 
     Parameters
     ----------
     metric : str, Metric or callable
-        Whatever `get_metric` takes; 0 is returned for a metric that does not depend on a threshold.
+        Whatever `get_metric` takes. A metric that belongs to one threshold has that one: recall at a precision of 0.9
+        that of the largest recall with this precision. For any other that does not depend on a threshold, 0 is
+        returned.
     scores, targets, weights : array-like
         One set, `(n,)`.
 
@@ -43,7 +45,7 @@ def best_threshold(metric: Any, scores: Any, targets: Any, weights: Any = None) 
     0.125
     """
     metric = get_metric(metric)
-    if not metric.thresholded:
+    if not metric.decides:
         return 0.0
     scores, targets, weights = checked_sets(scores, targets, weights, metric.task)
     if scores.ndim != 1:
@@ -52,8 +54,9 @@ def best_threshold(metric: Any, scores: Any, targets: Any, weights: Any = None) 
         raise ValueError("scores: expected at least one row, got none")
     scores = scores.double()
     ranked = scores[descending_order(scores)]
-    if metric.counts is not None:
-        return _threshold_between(ranked, _best_cut(metric.counts, confusion_parts(scores, targets, weights)))
+    counts = metric.counts or metric.decision
+    if counts is not None:
+        return _threshold_between(ranked, _best_cut(counts, confusion_parts(scores, targets, weights)))
     cuts = torch.linspace(0, len(ranked), min(TRIALS, len(ranked) + 1)).round().long().unique().tolist()
     thresholds = list(dict.fromkeys(_threshold_between(ranked, cut) for cut in cuts))
     losses = torch.stack([metric(scores - threshold, targets, weights) for threshold in thresholds])

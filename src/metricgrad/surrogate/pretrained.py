@@ -89,7 +89,7 @@ def file_name(name: str) -> str:
     >>> file_name("precision_at(0.02)")
     'precision_at_0.02.safetensors'
     """
-    return f"{name.replace('(', '_').replace(')', '')}.safetensors"
+    return f"{name.replace('(', '_').replace(',', '_').replace(')', '')}.safetensors"
 
 
 def bundled_index(folder: Path | None = None) -> dict[str, dict[str, Any]]:
