@@ -18,9 +18,9 @@ from safetensors.torch import save as packed_tensors
 
 from metricgrad.files import write_whole
 from metricgrad.metrics.metric import Metric
-from metricgrad.metrics.tasks import BINARY
+from metricgrad.metrics.tasks import BINARY, COLUMNS
 from metricgrad.reporting.progress import work_bar
-from metricgrad.surrogate.count_emulator import CALLS_TO_CHECK, CALLS_TO_FIT, CountEmulator, emulated, fit_counts
+from metricgrad.surrogate.emulators import CountEmulator, ScoreEmulator, calls_to_fit, fit_emulator, new_emulator
 from metricgrad.surrogate.network import CONFIGS, Progress, Surrogate, SurrogateConfig, config_for
 from metricgrad.surrogate.pretrained import bundled_surrogate, open_surrogate, packed_surrogate, unpacked_surrogate
 from metricgrad.surrogate.pretraining import PAPER_FITTING, fit_universal, fitting_for, sample_losses
@@ -48,28 +48,27 @@ def universal_for(
     with suppress(OSError, ValueError):  # absent, unreadable or damaged: then it is fitted
         return open_surrogate(path)
     with work_bar() if progress is None else nullcontext(progress) as report:
-        content = packed_surrogate(fit_universal(metric, sets, config, fitting, report))
+        content = packed_surrogate(fit_universal(metric, sets, config, fitting, report, from_relatives=True))
     _keep_in_cache(path, content)
     return unpacked_surrogate(content, path.name)  # in half precision, as it will come from the cache
 
 
-def cheap_form(metric: Metric, progress: Progress | None = None) -> Metric:
-    """Return a black box of labels as an emulator of its counts, fitted now or before; any other metric as it is.
+def emulator_for(metric: Metric, progress: Progress | None = None) -> CountEmulator | ScoreEmulator | None:
+    """Return the emulator of a black box of two classes, fitted now or before; None where there is none, or a bad one.
 
-    At its best threshold a black box would cost many calls per set. One that no emulator fits, because it depends on
-    the order of rows or on other data, stays as it is.
+    A metric that no emulator fits, because it depends on the order of rows or on other data, is called for every set.
     """
-    if not (metric.costly and metric.thresholded and metric.counts is None and metric.task == BINARY):
-        return metric
-    path = _cache() / f"counts-{fingerprint(metric, CALLS_TO_FIT, CALLS_TO_CHECK)}.safetensors"
-    emulator = CountEmulator(metric.bounded).requires_grad_(False)
+    if not metric.costly or metric.counts is not None or metric.task not in (BINARY, COLUMNS):
+        return None
+    path = _cache() / f"emulator-{fingerprint(metric, calls_to_fit(metric))}.safetensors"
+    emulator = new_emulator(metric)
     try:
-        emulator.load_state_dict(load_file(path))
-    except (OSError, SafetensorError, RuntimeError):  # absent or damaged: then it is fitted
+        emulator.process.load(load_file(path))
+    except (OSError, SafetensorError):  # absent or damaged: then it is fitted
         with work_bar() if progress is None else nullcontext(progress) as report:
-            emulator = fit_counts(metric, progress=report)
-        _keep_in_cache(path, packed_tensors(emulator.state_dict()))
-    return emulated(metric, emulator) if emulator.is_accurate else metric
+            emulator = fit_emulator(metric, progress=report)
+        _keep_in_cache(path, packed_tensors(emulator.process.state_dict()))
+    return emulator if emulator.is_accurate else None
 
 
 def _cache() -> Path:

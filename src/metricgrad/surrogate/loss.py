@@ -25,6 +25,14 @@ from metricgrad.surrogate.network import (
 from metricgrad.surrogate.pretrained import bundled_surrogate, open_surrogate
 
 FORMS = ("best", "zero")
+LOOKS_SHARE = 0.25
+"""Share of the calls of a run that is kept for looks at validation rows."""
+CORRECT_EVERY, SETS_TO_CORRECT = 20, 8
+"""How often an emulator of scores is fitted to more calls while refining, and how many."""
+REPLAYED = 4
+"""Steps over sets of earlier calls, for every refining of a black box that is called."""
+MIN_COMPARED, MIN_CORRELATION = 24, 0.4
+"""Sets of a model from which on an emulator is given up, if it correlates less than this with the metric there."""
 
 
 class SurrogateLoss(nn.Module):
@@ -65,8 +73,14 @@ class SurrogateLoss(nn.Module):
     Attributes
     ----------
     metric : Metric
-        The metric in the form trained on; a black box of labels at its best threshold is emulated from its counts, so
-        that refining does not call it.
+        The metric in the form trained on. A black box is mostly emulated, so that refining hardly calls it.
+    judge : Metric
+        The metric to judge validation rows by: the one given, but a black box of labels is called only at thresholds
+        that its emulator proposes.
+    calls : int
+        Calls of a user's function since this loss was made.
+    out_of_calls : bool
+        Whether refining ended because the other calls of the run are kept for looks at validation rows.
     gap : float
         Running mean of `|true - surrogate|` over refined sets; NaN before the first.
     skipped : int
@@ -105,10 +119,15 @@ class SurrogateLoss(nn.Module):
         if not isinstance(start, (str, Path, Surrogate)):
             raise TypeError(f"start: expected 'universal', 'scratch', a path or a Surrogate, got {start!r}")
         metric = get_metric(metric)
+        self._calls_before, self._refined = metric.calls, 0
+        self.judge: Metric = metric
+        self._truth: Metric | None = None
+        self._compared: list[Tensor] = []
+        self._called: list[tuple[Tensor, Tensor]] = []
+        self._generator = torch.Generator().manual_seed(0)
+        self.out_of_calls = False
         if form == "best" and metric.costly:
-            from metricgrad.surrogate.cache import cheap_form  # fitting needs modules that a bundled metric does not
-
-            metric = cheap_form(metric, progress)
+            metric = self._emulated(metric, progress)
         self.metric: Metric = metric.trained(form)
         self.surrogate = self._started(start, config, progress)
         if self.surrogate.view.outputs != self.metric.task.outputs:
@@ -123,6 +142,32 @@ class SurrogateLoss(nn.Module):
         self.optimizer = None if frozen else torch.optim.Adam(self.surrogate.parameters(), learning_rate, fused=True)
 
     running_gap: Tensor
+
+    def _emulated(self, metric: Metric, progress: Progress | None) -> Metric:
+        """Return a black box as its emulator, if there is a good one."""
+        from metricgrad.surrogate import cache, emulators  # fitting needs modules that a bundled metric does not
+
+        emulator = cache.emulator_for(metric, progress)
+        if emulator is None:
+            return metric
+        if isinstance(emulator, emulators.ScoreEmulator):
+            self._truth = metric
+        stand_in = emulators.emulated(metric, emulator)
+        self.judge = emulators.guided(metric, stand_in)
+        return stand_in
+
+    @property
+    def calls(self) -> int:
+        """Calls of a user's function since this loss was made, looks at validation rows included."""
+        calls: int = self.judge.calls - self._calls_before
+        return calls
+
+    @property
+    def calls_left(self) -> float:
+        """Calls that refining may still take: what looks at validation rows do not need of the calls of a run."""
+        if self.judge.budget is None:
+            return float("inf")
+        return max((1 - LOOKS_SHARE) * self.judge.budget.max_calls - self.calls, 0)
 
     def _started(
         self, start: str | Path | Surrogate, config: SurrogateConfig | str | None, progress: Progress | None
@@ -224,7 +269,11 @@ class SurrogateLoss(nn.Module):
         self._count_skipped(kept)
         if not bool(kept.any()):
             return float("nan")
+        if self.metric.costly and self.calls_left < int(kept.sum()):
+            self.out_of_calls = True
+            return float("nan")
         sets = scores.detach()[kept], targets[kept], weights[kept]
+        self._correct(*sets)
         with torch.autocast(scores.device.type, enabled=False):
             true = self.true((scores if judged is None else judged).detach()[kept], *sets[1:])
             self._stretch(true)
@@ -233,6 +282,25 @@ class SurrogateLoss(nn.Module):
         for gap in [whole] if judged is None else [gap.mean() for gap in gaps]:
             self.running_gap.copy_(torch.where(self.running_gap.isnan(), gap, 0.9 * self.running_gap + 0.1 * gap))
         return float(whole)
+
+    def _correct(self, scores: Tensor, targets: Tensor, weights: Tensor) -> None:
+        """Call the true metric now and then on the sets of a model, and fit its emulator to them too.
+
+        If the emulator does not follow it there, the true metric is called from then on.
+        """
+        self._refined += 1
+        some = min(len(scores), SETS_TO_CORRECT, int(min(self.calls_left, SETS_TO_CORRECT)))
+        if self._truth is None or not some or (self._refined - 1) % CORRECT_EVERY:
+            return
+        present = weights[:some] if self._truth.takes_weights else (weights[:some] > 0).to(weights)
+        sets = scores[:some].double(), targets[:some], present
+        true = self._truth(*sets)
+        self._compared.append(torch.stack((self.metric(*sets), true)))
+        if not _follows(torch.cat(self._compared, -1)):
+            self.metric, self._truth = self._truth, None
+            return
+        emulator: Any = self.metric.function
+        emulator.add(*sets, true)
 
     def _learn(self, sets: tuple[Tensor, Tensor, Tensor], true: Tensor, steps: int) -> list[Tensor]:
         """Step Adam over parts of the sets, `(k, n)`, and return the gaps of each part before its step."""
@@ -247,7 +315,16 @@ class SurrogateLoss(nn.Module):
                 smooth = surrogate(*(rows[part] for rows in sets)) if pooled is None else surrogate.judge(pooled[part])
                 self._step(meta_loss(smooth / span, true[part] / span, self.relational))
                 gaps.append((smooth.detach() - true[part]).abs())
+            if self.metric.costly and pooled is not None:
+                self._replay(pooled, true, span)
         return gaps
+
+    def _replay(self, pooled: Tensor, true: Tensor, span: Tensor) -> None:
+        """Step Adam over sets of earlier calls too: a call of a black box is worth more than one step."""
+        self._called.append((pooled, true))
+        for chosen in torch.randint(len(self._called), (REPLAYED,), generator=self._generator).tolist():
+            sets, losses = self._called[chosen]
+            self._step(meta_loss(self.surrogate.judge(sets) / span, losses / span, self.relational))
 
     def _step(self, distance: Tensor) -> None:
         """Step Adam down a distance.
@@ -346,6 +423,13 @@ class SurrogateLoss(nn.Module):
         if self.optimizer:
             self.optimizer.load_state_dict(self.optimizer.state_dict())
         return self
+
+
+def _follows(losses: Tensor) -> bool:
+    """Whether emulated losses go with the true ones, `(2, k)`; undecided, they do."""
+    if losses.shape[-1] < MIN_COMPARED or bool((losses.std(-1) == 0).any()):
+        return True
+    return float(losses.corrcoef()[0, 1]) >= MIN_CORRELATION
 
 
 @contextmanager
