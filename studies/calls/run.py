@@ -8,62 +8,16 @@ judged once. Every run is stored as it ends; run again to continue.
 
 from __future__ import annotations
 
-import os
-import tempfile
-import time
 import warnings
-from copy import deepcopy
-from typing import Any
 
 import torch
 
 from metricgrad.evaluation.store import Store
-from metricgrad.losses.binary import BASELINES
-from metricgrad.training.methods import make_loss
 from studies import pages
-from studies.black_boxes.run import RECIPE, ROWS, box_of, follow, names, parts_of, value_of
+from studies.black_boxes.run import carry_out, names
 
 RESULTS = pages.RESULTS / "calls.jsonl"
 LIMITS = (300, 1_000, 4_000)
-
-
-def carry_out(run: dict[str, Any]) -> dict[str, Any]:
-    """Train for the metric within a limit of calls, and on the proxy."""
-    box = box_of(run["box"])
-    metric, repeats = box.metric, getattr(box, "repeats", 1)
-    metric.budget.max_calls, before = run["limit"], metric.calls
-    parts = parts_of(box, run["seed"], ROWS)
-    with tempfile.TemporaryDirectory() as cold:
-        os.environ["METRICGRAD_CACHE"] = cold
-        begun = time.process_time()
-        loss: Any = make_loss("sl-r", metric, RECIPE)
-        learning = time.process_time() - begun
-    learned = metric.calls - before
-    model, selection = follow(loss, loss.judge, parts, RECIPE, run["seed"])
-    calls = metric.calls - before
-    ours = value_of(model, loss.judge, parts, repeats)
-    used = metric.calls - before - repeats
-    if box.proxy == "cross-entropy":  # the control is the same run as cross-entropy alone
-        baseline = deepcopy(model)
-        baseline.load_state_dict(selection.control.state)
-    else:
-        metric.budget.max_calls = 10**9
-        baseline, _ = follow(BASELINES[box.proxy](), loss.judge, parts, RECIPE, run["seed"])
-    assert selection.verdict is not None
-    return {
-        "ours": ours,
-        "proxy": value_of(baseline, loss.judge, parts, repeats),
-        "learned": learned,
-        "trained": calls - learned,
-        "calls": used,
-        "learning_seconds": learning,
-        "emulated": loss.judge.stand_in is not None,
-        "out_of_calls": loss.out_of_calls,
-        "followed": selection.verdict.followed,
-        "higher_is_better": metric.higher_is_better,
-        "label": metric.label,
-        "rival": box.proxy,
-    }
 
 
 def show(store: Store) -> None:
@@ -93,7 +47,7 @@ def main() -> None:
         for limit in limits
     ]
     store = Store(asked.results)
-    pages.run_missing(store, [] if asked.report else runs, carry_out)
+    pages.run_missing(store, [] if asked.report else runs, lambda run: carry_out(run["box"], run["seed"], run["limit"]))
     show(store)
 
 

@@ -9,6 +9,7 @@ threshold.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -20,7 +21,7 @@ from metricgrad.metrics.metric import Metric
 from metricgrad.metrics.thresholds import guided_lowest_loss
 from metricgrad.surrogate.gaussian_process import GaussianProcess
 from metricgrad.surrogate.network import Progress
-from metricgrad.surrogate.synthetic import GROUP_SIZE, BroadSets, sets_for
+from metricgrad.surrogate.synthetic import GROUP_SIZE, BroadSets, Sets, sets_for
 
 CALLS_TO_FIT = 400
 CALLS_SHARE = 0.4
@@ -182,21 +183,31 @@ def new_emulator(metric: Metric) -> CountEmulator | ScoreEmulator:
 
 def fit_emulator(metric: Metric, seed: int = 0, progress: Progress | None = None) -> CountEmulator | ScoreEmulator:
     """Call a metric on random sets, of labels at random thresholds, once each, and fit an emulator to the losses."""
-    emulator, generator = new_emulator(metric), torch.Generator().manual_seed(seed)
-    features, losses, calls = [], [], calls_to_fit(metric)
-    for number in range(calls // GROUP_SIZE):
-        if isinstance(emulator, CountEmulator):
+    emulator, calls = new_emulator(metric), calls_to_fit(metric)
+    features, losses = [], []
+    if isinstance(emulator, CountEmulator):
+        generator = torch.Generator().manual_seed(seed)
+        for _ in range(calls // GROUP_SIZE):
             scores, targets, counts = random_cuts(GROUP_SIZE, generator)
             features.append(rates(counts))
             losses.append(metric(scores, targets).double())
-        else:
-            drawn = sets_for(metric)(1, GROUP_SIZE, SIZES[number % len(SIZES)], generator)
+            if progress:
+                progress("calling the metric", len(losses) * GROUP_SIZE, calls)
+    else:
+        for drawn in called_sets(metric, seed):
             features.append(curve_points(*drawn))
             losses.append(metric(*drawn).double())
-        if progress:
-            progress("calling the metric", (number + 1) * GROUP_SIZE, calls)
+            if progress:
+                progress("calling the metric", len(losses) * GROUP_SIZE, calls)
     emulator.process.fit(torch.cat(features), torch.cat(losses))
     return emulator
+
+
+def called_sets(metric: Metric, seed: int = 0) -> Iterator[Sets]:
+    """Draw the random sets that a metric of scores is called on, group by group; the same ones every time."""
+    generator, source = torch.Generator().manual_seed(seed), sets_for(metric)
+    for number in range(calls_to_fit(metric) // GROUP_SIZE):
+        yield source(1, GROUP_SIZE, SIZES[number % len(SIZES)], generator)
 
 
 def random_cuts(sets: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Confusion]:

@@ -29,8 +29,8 @@ LOOKS_SHARE = 0.25
 """Share of the calls of a run that is kept for looks at validation rows."""
 CORRECT_EVERY, SETS_TO_CORRECT = 20, 8
 """How often an emulator of scores is fitted to more calls while refining, and how many."""
-REPLAYED = 4
-"""Steps over sets of earlier calls, for every refining of a black box that is called."""
+REPLAYED, REFININGS = 4, 100
+"""Of a black box that is called: steps over sets of earlier calls for every refining, and the least number of these."""
 MIN_COMPARED, MIN_CORRELATION = 24, 0.4
 """Sets of a model from which on an emulator is given up, if it correlates less than this with the metric there."""
 
@@ -122,11 +122,12 @@ class SurrogateLoss(nn.Module):
         self._calls_before, self._refined = metric.calls, 0
         self.judge: Metric = metric
         self._truth: Metric | None = None
+        self._known: Tensor | None = None
         self._compared: list[Tensor] = []
         self._called: list[tuple[Tensor, Tensor]] = []
-        self._generator = torch.Generator().manual_seed(0)
+        self._generator, self._per_set = torch.Generator().manual_seed(0), 1.0
         self.out_of_calls = False
-        if form == "best" and metric.costly:
+        if form == "best" and metric.costly and (metric.thresholded or start == "universal"):
             metric = self._emulated(metric, progress)
         self.metric: Metric = metric.trained(form)
         self.surrogate = self._started(start, config, progress)
@@ -148,7 +149,9 @@ class SurrogateLoss(nn.Module):
         from metricgrad.surrogate import cache, emulators  # fitting needs modules that a bundled metric does not
 
         emulator = cache.emulator_for(metric, progress)
-        if emulator is None:
+        if emulator is None or not emulator.is_accurate:
+            if isinstance(emulator, emulators.ScoreEmulator):
+                self._known = emulator.process.values
             return metric
         if isinstance(emulator, emulators.ScoreEmulator):
             self._truth = metric
@@ -180,7 +183,7 @@ class SurrogateLoss(nn.Module):
                 return bundled
             from metricgrad.surrogate.cache import universal_for
 
-            return universal_for(self.metric, config, progress)
+            return universal_for(self.metric, config, progress, self._known)
         if start == "scratch":
             return Surrogate(config_for(self.metric) if config in (None, "default") else config)
         if not Path(start).is_file():
@@ -269,19 +272,30 @@ class SurrogateLoss(nn.Module):
         self._count_skipped(kept)
         if not bool(kept.any()):
             return float("nan")
-        if self.metric.costly and self.calls_left < int(kept.sum()):
-            self.out_of_calls = True
-            return float("nan")
+        if self.metric.costly:
+            kept = self._affordable(kept)
+            if not bool(kept.any()):
+                return float("nan")
         sets = scores.detach()[kept], targets[kept], weights[kept]
         self._correct(*sets)
         with torch.autocast(scores.device.type, enabled=False):
+            before = self.calls
             true = self.true((scores if judged is None else judged).detach()[kept], *sets[1:])
+            self._per_set = max((self.calls - before) / len(true), 1)
             self._stretch(true)
             gaps = self._learn(sets, true, steps)
         whole = torch.cat(gaps).mean()
         for gap in [whole] if judged is None else [gap.mean() for gap in gaps]:
             self.running_gap.copy_(torch.where(self.running_gap.isnan(), gap, 0.9 * self.running_gap + 0.1 * gap))
         return float(whole)
+
+    def _affordable(self, kept: Tensor) -> Tensor:
+        """Return the mask of the sets that are called: a small share of the calls of a run, and all to be left."""
+        assert self.judge.budget is not None
+        most = min(max(self.judge.budget.max_calls // REFININGS, SETS_TO_CORRECT), int(self.calls_left / self._per_set))
+        if most < min(int(kept.sum()), SETS_TO_CORRECT):
+            self.out_of_calls, most = True, 0
+        return kept & (kept.flatten().cumsum(0).view(kept.shape) <= most)
 
     def _correct(self, scores: Tensor, targets: Tensor, weights: Tensor) -> None:
         """Call the true metric now and then on the sets of a model, and fit its emulator to them too.
@@ -316,13 +330,15 @@ class SurrogateLoss(nn.Module):
                 self._step(meta_loss(smooth / span, true[part] / span, self.relational))
                 gaps.append((smooth.detach() - true[part]).abs())
             if self.metric.costly and pooled is not None:
-                self._replay(pooled, true, span)
+                self._replay(pooled, true, span, steps)
         return gaps
 
-    def _replay(self, pooled: Tensor, true: Tensor, span: Tensor) -> None:
+    def _replay(self, pooled: Tensor, true: Tensor, span: Tensor, steps: int) -> None:
         """Step Adam over sets of earlier calls too: a call of a black box is worth more than one step."""
-        self._called.append((pooled, true))
-        for chosen in torch.randint(len(self._called), (REPLAYED,), generator=self._generator).tolist():
+        parts = -(-len(true) // SETS_TO_CORRECT)
+        self._called += zip(pooled.chunk(parts), true.chunk(parts), strict=True)
+        replayed = max(REPLAYED, steps)
+        for chosen in torch.randint(len(self._called), (replayed,), generator=self._generator).tolist():
             sets, losses = self._called[chosen]
             self._step(meta_loss(self.surrogate.judge(sets) / span, losses / span, self.relational))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
@@ -57,7 +57,7 @@ ON_DEMAND_REGRESSION = Fitting(steps=3_000, sizes=(50, 100, 200, 400))
 ON_DEMAND_RANKING = Fitting(groups=400, steps=1_000, batch=32, learning_rate=1e-3, sizes=(8, 16, 32, 64, 128))
 HELD_OUT, LOOK_EVERY, PATIENCE = 5, 25, 8
 """One of so many groups is held out; steps between looks at them, and looks without improvement before stopping."""
-CALLS_SHARE = 0.2
+CALLS_SHARE = 0.4
 """Share of the calls of a black box that its surrogate is fitted to before training."""
 PAPER_FITTING = Fitting(steps=3_000, learning_rate=1e-3, relational=0.0, sizes=(100,))
 """For the paper's config, whose g is learned too: sixteen new sets of 100 rows per step."""
@@ -85,6 +85,7 @@ def fit_universal(
     progress: Progress | None = None,
     *,
     from_relatives: bool = False,
+    known: tuple[Iterable[Sets], Tensor] | None = None,
     construction: SurrogateConfig | str | None = None,
 ) -> Surrogate:
     """Fit a surrogate to a metric on random sets (Eq. 3).
@@ -104,6 +105,8 @@ def fit_universal(
     from_relatives : bool
         Whether to start from the bundled surrogate that correlates best with the metric, instead of random weights;
         the fitting is then shorter.
+    known : tuple, optional
+        Sets whose losses are known already, group by group, and these losses: it is fitted to them and no others.
     construction : SurrogateConfig or {"default", "paper"}, optional
         Deprecated name of `config`.
 
@@ -117,7 +120,9 @@ def fit_universal(
         config = config_for(metric)
     surrogate = new_surrogate(config, fitting.seed)
     if surrogate.fixed_pool:
-        corpus = draw_corpus([metric], surrogate, sets, fitting, progress)
+        corpus = (
+            _known_corpus(surrogate, *known) if known else draw_corpus([metric], surrogate, sets, fitting, progress)
+        )
         relative = nearest_relative(surrogate.config, corpus.pooled, corpus.of(0)) if from_relatives else None
         if relative is None:
             fit_to_corpus(surrogate, corpus.pooled, corpus.of(0), fitting, metric, progress)
@@ -148,6 +153,12 @@ def draw_corpus(
         if progress:
             progress("computing losses of random sets", done, fitting.groups)
     return Corpus([torch.cat(parts) for parts in pooled.values()], [torch.cat(parts) for parts in true.values()])
+
+
+@torch.no_grad()
+def _known_corpus(surrogate: Surrogate, sets: Iterable[Sets], losses: Tensor) -> Corpus:
+    pooled = torch.stack([surrogate.pool(*group) for group in sets])
+    return Corpus([pooled], [losses.view(-1, GROUP_SIZE, 1).to(pooled.dtype)])
 
 
 def _drawn_groups(sets: RandomSets, fitting: Fitting, per_draw: int) -> Iterator[tuple[int, Sets]]:
@@ -243,14 +254,16 @@ def _range(metric: Metric, true: Tensor) -> tuple[float, float]:
     return (0.0, 1.0) if metric.bounded else (low, high)
 
 
-def fitting_for(metric: Metric) -> Fitting:
+def fitting_for(metric: Metric, calls_per_set: float = 0) -> Fitting:
     """Return how the surrogate of a metric is fitted on demand: to a share of the calls that a run may take."""
     by_task = {"ranking": ON_DEMAND_RANKING, "regression": ON_DEMAND_REGRESSION}
     fitting = ON_DEMAND_OUTPUTS if metric.task.outputs else by_task.get(metric.task.name, ON_DEMAND)
-    if not metric.costly or metric.budget is None:
+    if not calls_per_set or metric.budget is None:
         return fitting
-    groups = int(CALLS_SHARE * metric.budget.max_calls) // GROUP_SIZE
-    return replace(fitting, groups=min(fitting.groups, groups))
+    sets = CALLS_SHARE * metric.budget.max_calls / calls_per_set
+    if metric.task.name == "regression":  # two groups of new sets a step
+        return replace(fitting, steps=min(fitting.steps, max(int(sets) // (2 * GROUP_SIZE), 1)))
+    return replace(fitting, groups=min(fitting.groups, max(int(sets) // GROUP_SIZE, 2)))
 
 
 def _fit_to_fresh_sets(
