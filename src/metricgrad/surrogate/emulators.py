@@ -26,8 +26,10 @@ from metricgrad.surrogate.synthetic import GROUP_SIZE, BroadSets, Sets, sets_for
 CALLS_TO_FIT = 400
 CALLS_SHARE = 0.4
 """Calls that an emulator is fitted to, and at most this share of what a run may take."""
-MIN_EXPLAINED = 0.9
-"""Share of the variance of calls left out that has to be explained; chance leaves some of it, row order most."""
+MIN_EXPLAINED, MIN_EXPLAINED_OF_SCORES = 0.9, 0.7
+"""Share of the variance of calls left out that has to be explained; chance leaves some of it, row order most.
+
+An emulator of scores is compared with the function again on the sets of a model."""
 ROWS_PER_SET = 400
 """As in the sets of the default recipe."""
 SIZES = (100, 400, 400, 1000)
@@ -51,11 +53,14 @@ class Emulator(nn.Module):
         How many.
     bounded : bool
         Whether losses lie in [0, 1].
+    least : float
+        Share of the variance that has to be explained.
     """
 
-    def __init__(self, features: int, bounded: bool) -> None:
+    def __init__(self, features: int, bounded: bool, least: float) -> None:
         super().__init__()
-        self.bounded, self.process = bounded, GaussianProcess(features, GROUP_SIZE)
+        self.bounded, self.least = bounded, least
+        self.process = GaussianProcess(features, GROUP_SIZE)
 
     @property
     def explained(self) -> float:
@@ -65,7 +70,7 @@ class Emulator(nn.Module):
     @property
     def is_accurate(self) -> bool:
         """Whether it can replace the function."""
-        return self.explained >= MIN_EXPLAINED
+        return self.explained >= self.least
 
     def losses(self, features: Tensor) -> Tensor:
         """Return losses of features: `(..., f)` -> `(...)`."""
@@ -77,7 +82,7 @@ class CountEmulator(Emulator):
     """The loss of confusion counts, `(...)` -> `(...)`."""
 
     def __init__(self, bounded: bool) -> None:
-        super().__init__(rates(Confusion(*torch.ones(4))).shape[-1], bounded)
+        super().__init__(rates(Confusion(*torch.ones(4))).shape[-1], bounded, MIN_EXPLAINED)
 
     def forward(self, c: Confusion) -> Tensor:
         """Return the loss of counts."""
@@ -97,7 +102,8 @@ class ScoreEmulator(Emulator):
 
     def __init__(self, columns: int, bounded: bool) -> None:
         targets = torch.ones(2, 1 + columns) if columns else torch.ones(2)
-        super().__init__(curve_points(torch.zeros(2), targets, None).shape[-1], bounded)
+        features = curve_points(torch.zeros(2), targets, None).shape[-1]
+        super().__init__(features, bounded, MIN_EXPLAINED_OF_SCORES)
 
     def forward(self, scores: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:
         """Return the loss of every set."""

@@ -27,8 +27,10 @@ from metricgrad.surrogate.pretrained import bundled_surrogate, open_surrogate
 FORMS = ("best", "zero")
 LOOKS_SHARE = 0.25
 """Share of the calls of a run that is kept for looks at validation rows."""
-CORRECT_EVERY, SETS_TO_CORRECT = 20, 8
-"""How often an emulator of scores is fitted to more calls while refining, and how many."""
+CALLS_PER_PAUSE, PAUSE_OF_EMULATORS = 150, 0.15
+"""Refinings between two that call a black box, as a share of all so far: 150 over the limit of calls, and at least."""
+SETS_TO_CORRECT = 8
+"""Sets of a model that an emulator is fitted to at a time."""
 REPLAYED, REFININGS = 4, 100
 """Of a black box that is called: steps over sets of earlier calls for every refining, and the least number of these."""
 MIN_COMPARED, MIN_CORRELATION = 24, 0.4
@@ -125,7 +127,7 @@ class SurrogateLoss(nn.Module):
         self._known: Tensor | None = None
         self._compared: list[Tensor] = []
         self._called: list[tuple[Tensor, Tensor]] = []
-        self._generator, self._per_set = torch.Generator().manual_seed(0), 1.0
+        self._generator, self._per_set, self._next_due = torch.Generator().manual_seed(0), 1.0, 0
         self.out_of_calls = False
         if form == "best" and metric.costly and (metric.thresholded or start == "universal"):
             metric = self._emulated(metric, progress)
@@ -272,9 +274,11 @@ class SurrogateLoss(nn.Module):
         self._count_skipped(kept)
         if not bool(kept.any()):
             return float("nan")
+        self._refined += 1
         if self.metric.costly:
             kept = self._affordable(kept)
             if not bool(kept.any()):
+                self._replay(steps)
                 return float("nan")
         sets = scores.detach()[kept], targets[kept], weights[kept]
         self._correct(*sets)
@@ -290,28 +294,38 @@ class SurrogateLoss(nn.Module):
         return float(whole)
 
     def _affordable(self, kept: Tensor) -> Tensor:
-        """Return the mask of the sets that are called: a small share of the calls of a run, and all to be left."""
+        """Return the mask of the sets that a black box is called on: none if it is not due, or calls have run out."""
         assert self.judge.budget is not None
         most = min(max(self.judge.budget.max_calls // REFININGS, SETS_TO_CORRECT), int(self.calls_left / self._per_set))
         if most < min(int(kept.sum()), SETS_TO_CORRECT):
             self.out_of_calls, most = True, 0
+        elif not self._is_due(0.0):
+            most = 0
         return kept & (kept.flatten().cumsum(0).view(kept.shape) <= most)
+
+    def _is_due(self, least_pause: float) -> bool:
+        """Whether to call a black box in this refining: often at first, then in pauses that grow as calls are fewer."""
+        assert self.judge.budget is not None
+        if self._refined < self._next_due:
+            return False
+        pause = max(CALLS_PER_PAUSE / self.judge.budget.max_calls, least_pause)
+        self._next_due = self._refined + max(int(pause * self._refined), 1)
+        return True
 
     def _correct(self, scores: Tensor, targets: Tensor, weights: Tensor) -> None:
         """Call the true metric now and then on the sets of a model, and fit its emulator to them too.
 
         If the emulator does not follow it there, the true metric is called from then on.
         """
-        self._refined += 1
         some = min(len(scores), SETS_TO_CORRECT, int(min(self.calls_left, SETS_TO_CORRECT)))
-        if self._truth is None or not some or (self._refined - 1) % CORRECT_EVERY:
+        if self._truth is None or not some or not self._is_due(PAUSE_OF_EMULATORS):
             return
         present = weights[:some] if self._truth.takes_weights else (weights[:some] > 0).to(weights)
         sets = scores[:some].double(), targets[:some], present
         true = self._truth(*sets)
         self._compared.append(torch.stack((self.metric(*sets), true)))
         if not _follows(torch.cat(self._compared, -1)):
-            self.metric, self._truth = self._truth, None
+            self.metric, self._truth, self._next_due = self._truth, None, 0
             return
         emulator: Any = self.metric.function
         emulator.add(*sets, true)
@@ -323,24 +337,35 @@ class SurrogateLoss(nn.Module):
         if surrogate.fixed_pool:
             with torch.no_grad():
                 pooled = surrogate.pool(*sets)
+            if self.metric.costly and not self._called:
+                self._recalibrate(pooled, true)
         span = surrogate.high - surrogate.low
         with learning(surrogate):
             for part in torch.arange(len(true), device=true.device).chunk(steps):
                 smooth = surrogate(*(rows[part] for rows in sets)) if pooled is None else surrogate.judge(pooled[part])
                 self._step(meta_loss(smooth / span, true[part] / span, self.relational))
                 gaps.append((smooth.detach() - true[part]).abs())
-            if self.metric.costly and pooled is not None:
-                self._replay(pooled, true, span, steps)
+        if self.metric.costly and pooled is not None:
+            parts = -(-len(true) // SETS_TO_CORRECT)
+            self._called += zip(pooled.chunk(parts), true.chunk(parts), strict=True)
+            self._replay(steps)
         return gaps
 
-    def _replay(self, pooled: Tensor, true: Tensor, span: Tensor, steps: int) -> None:
-        """Step Adam over sets of earlier calls too: a call of a black box is worth more than one step."""
-        parts = -(-len(true) // SETS_TO_CORRECT)
-        self._called += zip(pooled.chunk(parts), true.chunk(parts), strict=True)
-        replayed = max(REPLAYED, steps)
-        for chosen in torch.randint(len(self._called), (replayed,), generator=self._generator).tolist():
-            sets, losses = self._called[chosen]
-            self._step(meta_loss(self.surrogate.judge(sets) / span, losses / span, self.relational))
+    def _recalibrate(self, pooled: Tensor, true: Tensor) -> None:
+        """Bring the surrogate to the level of the metric, if on the first sets of a model it does not follow it."""
+        judged = self.surrogate.judge(pooled)
+        if len(true) > 1 and float((judged - true).abs().mean()) > 2 * float((true - true.mean()).abs().mean()):
+            self.surrogate.calibrate(pooled, true)
+
+    def _replay(self, steps: int) -> None:
+        """Step Adam over sets of earlier calls: a call of a black box is worth more than one step."""
+        if not self._called:
+            return
+        span = self.surrogate.high - self.surrogate.low
+        chosen = torch.randint(len(self._called), (max(REPLAYED, steps),), generator=self._generator).tolist()
+        with learning(self.surrogate):
+            for sets, losses in (self._called[number] for number in chosen):
+                self._step(meta_loss(self.surrogate.judge(sets) / span, losses / span, self.relational))
 
     def _step(self, distance: Tensor) -> None:
         """Step Adam down a distance.

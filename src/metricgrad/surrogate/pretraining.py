@@ -204,7 +204,8 @@ def adapt_to_corpus(
     held = [max(len(part) // HELD_OUT, 1) if len(part) > 1 else 0 for part in true]
     kept = [(p[n:], t[n:]) for p, t, n in zip(pooled, true, held, strict=True)]
     unseen = [(p[:n], t[:n]) for p, t, n in zip(pooled, true, held, strict=True) if n]
-    _calibrate(surrogate, kept)
+    calibrated, wanted = max(kept, key=lambda part: len(part[1]))
+    surrogate.calibrate(calibrated.flatten(0, 1), wanted.flatten())
     sizes = torch.tensor([float(len(part)) for _, part in kept])
     generator = torch.Generator().manual_seed(fitting.seed)
     least, best, since = _distance(surrogate, unseen, fitting), deepcopy(surrogate.state_dict()), 0
@@ -228,21 +229,6 @@ def _distance(surrogate: Surrogate, parts: list[tuple[Tensor, Tensor]], fitting:
     """Return the mean distance over parts of a corpus."""
     distances = [meta_loss(surrogate.judge(sets), true, fitting.relational) for sets, true in parts]
     return float(torch.stack(distances).mean()) if distances else math.inf
-
-
-@torch.no_grad()
-def _calibrate(surrogate: Surrogate, parts: list[tuple[Tensor, Tensor]]) -> None:
-    """Scale and shift the last layer by least squares, so that the output of a relative has the level of the metric."""
-    sigmoid = surrogate.config.link == "sigmoid"
-    judged = torch.cat([surrogate.judge(sets).flatten() for sets, _ in parts]).double()
-    true = torch.cat([losses.flatten() for _, losses in parts]).double()
-    if sigmoid:
-        judged, true = (values.clamp(0.01, 0.99).logit() for values in (judged, true))
-    centred = judged - judged.mean()
-    slope = ((centred * true).sum() / centred.square().sum().clamp(min=1e-9)).clamp(0.05, 20)
-    shift = true.mean() - slope * judged.mean()
-    surrogate.last.weight.mul_(slope)
-    surrogate.last.bias.mul_(slope).add_(shift)
 
 
 def _range(metric: Metric, true: Tensor) -> tuple[float, float]:
