@@ -12,7 +12,8 @@ import torch
 import torchmetrics.classification as tm
 
 from metricgrad import MetricClassifier, SurrogateLoss
-from metricgrad.metrics.callable import black_box
+from metricgrad.metrics.callable import MAX_CALLS, black_box, with_max_calls
+from metricgrad.metrics.metric import Budget
 from metricgrad.metrics.registry import SKLEARN_NAMES, auc, f1, get_metric
 
 SCORES = torch.randn(3, 2, 30, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -492,3 +493,15 @@ def test_a_failed_call_counts_and_a_built_in_metric_has_none() -> None:
 def test_a_limit_too_low_for_any_training_is_refused(limit: object) -> None:
     with pytest.raises(ValueError, match=f"max_calls: expected an integer of at least 100, got {limit}"):
         black_box(sk.f1_score, higher_is_better=True, max_calls=limit)
+
+
+def test_a_scorer_gets_another_limit_and_a_count_of_its_own() -> None:
+    scorer = get_metric(sk.make_scorer(sk.f1_score))
+    scorer([0.5, -1.0], [1, 0])
+    limited = with_max_calls(scorer, 300)
+    assert (limited.calls, limited.budget.max_calls, scorer.budget.max_calls) == (0, 300, MAX_CALLS)
+    limited.best([0.5, -1.0], [1, 0])
+    assert limited.calls > 0
+    assert scorer.calls == 1
+    assert with_max_calls(get_metric("f1"), 300) is get_metric("f1")
+    assert with_max_calls(limited).budget == Budget(300, 0)

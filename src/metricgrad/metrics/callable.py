@@ -8,7 +8,7 @@ import numbers
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -152,6 +152,19 @@ def black_box(
         columns=tuple(columns),
         budget=box.budget,
     )
+
+
+def with_max_calls(metric: Metric, max_calls: int | None = None) -> Metric:
+    """Return a black box that counts its calls from zero, with another limit if one is given; any other as it is.
+
+    For black boxes that `black_box` did not make, such as scorers, and for runs that are counted one by one.
+    """
+    if not isinstance(metric.function, BlackBox):
+        return metric
+    limit = metric.function.budget.max_calls if max_calls is None else max_calls
+    _check_calls(metric.function.candidates, metric.function.workers, limit)
+    box = replace(metric.function, budget=Budget(limit))
+    return replace(metric, function=box, best_function=_best_of(box) if metric.thresholded else None, budget=box.budget)
 
 
 def _best_of(box: BlackBox) -> Function:
