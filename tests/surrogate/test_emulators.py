@@ -188,6 +188,7 @@ def test_a_black_box_is_called_once_and_then_known_from_the_cache(cache: Path) -
 
 def test_a_metric_that_is_no_black_box_or_not_known_from_its_counts_has_no_emulator(cache: Path) -> None:
     assert emulator_for(get_metric("f1")) is None
+    assert emulator_for(black_box(amount_found, higher_is_better=True, labels=True, columns=("amount",))) is None
     assert not emulator_for(black_box(of_the_first_rows, higher_is_better=False, labels=True)).is_accurate
 
 

@@ -75,7 +75,8 @@ def emulator_for(metric: Metric, progress: Progress | None = None) -> CountEmula
     One that is not accurate, because the metric depends on the order of rows or on other data, still holds the losses
     of the calls that it was fitted to.
     """
-    if not metric.costly or metric.counts is not None or metric.task not in (BINARY, COLUMNS):
+    tasks = (BINARY,) if metric.thresholded else (BINARY, COLUMNS)  # labels and columns are no function of counts
+    if not metric.costly or metric.counts is not None or metric.task not in tasks:
         return None
     path = _cache() / f"emulator-{fingerprint(metric, calls_to_fit(metric))}.safetensors"
     emulator = new_emulator(metric)

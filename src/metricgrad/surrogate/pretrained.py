@@ -22,14 +22,14 @@ from torch import Tensor
 
 from metricgrad.metrics.metric import Metric
 from metricgrad.metrics.registry import builtin_metrics, named_metric
-from metricgrad.metrics.tasks import MULTICLASS, MULTILABEL, RANKING
+from metricgrad.metrics.tasks import MULTICLASS, MULTILABEL
 from metricgrad.surrogate.network import Surrogate, SurrogateConfig, config_for
 
 WEIGHTS_FOLDER = Path(__file__).parent / "weights"
 EXTRA_SETTINGS = ("fnr_at_fpr(0.01)",)
 """Metrics with a setting other than the default that are bundled too."""
-NOT_BUNDLED = ("best_recall", "top_k_error(5)")
-BUNDLED_TASKS = (MULTICLASS, MULTILABEL, RANKING)
+NOT_BUNDLED = ("best_recall", "top_k_error(5)", "sample_f1", "label_ranking_average_precision")
+BUNDLED_TASKS = (MULTICLASS, MULTILABEL)
 """Tasks beside that of two classes whose metrics are bundled, as they are trained: at no offsets."""
 MIN_FAITHFULNESS = 0.8
 """Below which a bundled surrogate is marked in the list, and warned of where it is used."""
