@@ -28,7 +28,7 @@ from metricgrad.surrogate.network import Surrogate, SurrogateConfig, config_for
 WEIGHTS_FOLDER = Path(__file__).parent / "weights"
 EXTRA_SETTINGS = ("fnr_at_fpr(0.01)",)
 """Metrics with a setting other than the default that are bundled too."""
-NOT_BUNDLED = ("best_recall", "top_k_error(5)", "sample_f1", "label_ranking_average_precision")
+NOT_BUNDLED = ("best_recall", "top_k_error(5)")
 BUNDLED_TASKS = (MULTICLASS, MULTILABEL)
 """Tasks beside that of two classes whose metrics are bundled, as they are trained: at no offsets."""
 MIN_FAITHFULNESS = 0.8
