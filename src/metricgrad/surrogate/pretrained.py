@@ -22,14 +22,14 @@ from torch import Tensor
 
 from metricgrad.metrics.metric import Metric
 from metricgrad.metrics.registry import builtin_metrics, named_metric
-from metricgrad.metrics.tasks import MULTICLASS, MULTILABEL
+from metricgrad.metrics.tasks import MULTICLASS, MULTILABEL, RANKING
 from metricgrad.surrogate.network import Surrogate, SurrogateConfig, config_for
 
 WEIGHTS_FOLDER = Path(__file__).parent / "weights"
 EXTRA_SETTINGS = ("fnr_at_fpr(0.01)",)
 """Metrics with a setting other than the default that are bundled too."""
-NOT_BUNDLED = ("best_recall", "top_k_error(5)")
-BUNDLED_TASKS = (MULTICLASS, MULTILABEL)
+NOT_BUNDLED = ("best_recall", "top_k_error(5)", "mrr")
+BUNDLED_TASKS = (MULTICLASS, MULTILABEL, RANKING)
 """Tasks beside that of two classes whose metrics are bundled, as they are trained: at no offsets."""
 MIN_FAITHFULNESS = 0.8
 """Below which a bundled surrogate is marked in the list, and warned of where it is used."""
@@ -127,7 +127,8 @@ def bundled_names() -> list[str]:
     """Return the forms of the built-in metrics that get a surrogate, which are those that are trained.
 
     The best recall is always 0, so it gets none. Neither does the top-k error, which is 0 where there are no more than
-    k classes, nor do metrics of numbers, whose g is learned.
+    k classes, the reciprocal rank, which one document decides and a surrogate hardly follows, nor metrics of numbers,
+    whose g is learned.
     """
     metrics = [*builtin_metrics(), *map(named_metric, EXTRA_SETTINGS)]
     forms = [form for metric in metrics for form in dict.fromkeys((metric.name, metric.best.name))]
