@@ -2,7 +2,8 @@
 
 Every box in `examples/black_boxes` has its metric, its table and its proxy. Both losses train the same linear model
 with the same steps from the same warm-up; checkpoint and threshold are chosen by the metric on validation rows, and
-fresh rows are judged once. Calls of the metric are counted. Every run is stored as it ends; run again to continue.
+fresh rows are judged once. Calls of the metric are counted, and limited as by
+default. Every run is stored as it ends; run again to continue.
 """
 
 from __future__ import annotations
@@ -11,13 +12,11 @@ import importlib
 import os
 import sys
 import tempfile
+import time
 import warnings
-from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import replace
-from functools import lru_cache
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,6 +24,7 @@ from torch import nn
 
 from metricgrad.evaluation.store import Store
 from metricgrad.losses.binary import BASELINES
+from metricgrad.metrics.callable import MAX_CALLS
 from metricgrad.metrics.registry import Metric
 from metricgrad.metrics.thresholds import best_threshold
 from metricgrad.training.data import Rows
@@ -40,21 +40,6 @@ RESULTS = pages.RESULTS / "black_boxes.jsonl"
 ROWS = {"train": 3_600, "validation": 2_400, "test": 12_000}
 MODEL, RATE = "linear", 0.01
 RECIPE = Recipe(warmup=900, rounds=300, trust_cap=300, check_every=25, learning_rate=RATE)
-CALLS = 20_000
-"""Calls of the metric that a run may take, fitting the universal surrogate included."""
-
-
-class Counted:
-    """A callable that counts its calls."""
-
-    def __init__(self, fn: Callable[..., Any]) -> None:
-        self.__name__ = getattr(fn, "__name__", type(fn).__name__)
-        self.fn, self.calls = fn, 0
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Count, and call."""
-        self.calls += 1
-        return self.fn(*args, **kwargs)
 
 
 def names() -> list[str]:
@@ -67,30 +52,6 @@ def box_of(name: str) -> ModuleType:
     if str(BOXES) not in sys.path:
         sys.path.insert(0, str(BOXES))
     return importlib.import_module(name)
-
-
-class Taught(NamedTuple):
-    """A box whose metric counts its calls, the surrogate loss all seeds start from, and the calls it took to fit."""
-
-    box: ModuleType
-    metric: Metric
-    counter: Counted
-    loss: nn.Module
-    calls: int
-
-
-@lru_cache(maxsize=1)
-def teach(name: str, method: str = "sl-r", recipe: Recipe = RECIPE) -> Taught:
-    """Load a box and fit its universal surrogate, from an empty cache."""
-    box = box_of(name)
-    counter = Counted(box.metric.function.fn)
-    function = replace(box.metric.function, fn=counter)
-    best = function.at_best if box.metric.thresholded else None
-    metric = replace(box.metric, function=function, best_function=best)
-    with tempfile.TemporaryDirectory() as cold:
-        os.environ["METRICGRAD_CACHE"] = cold
-        loss = make_loss(method, metric, recipe)
-    return Taught(box, metric, counter, loss, counter.calls)
 
 
 def parts_of(box: ModuleType, seed: int, rows: dict[str, int]) -> dict[str, Rows]:
@@ -120,41 +81,42 @@ def value_of(model: Any, metric: Metric, parts: dict[str, Rows], repeats: int) -
     return float(np.mean([float(metric.value(metric(shifted, parts["test"].y))) for _ in range(repeats)]))
 
 
-def carry_out(taught: Taught, seed: int, recipe: Recipe = RECIPE, rows: dict[str, int] = ROWS) -> dict[str, Any]:
-    """Train for the metric and on the proxy, and count the calls of the metric."""
-    box, metric, counter, *_ = taught
-    parts, repeats = parts_of(box, seed, rows), getattr(box, "repeats", 1)
-    before = counter.calls
-    loss = copied(taught.loss)
-    model, selection = follow(loss, metric, parts, recipe, seed)
-    ours = value_of(model, metric, parts, repeats)
-    calls = counter.calls - before - repeats
+def carry_out(
+    name: str, seed: int, limit: int = MAX_CALLS, recipe: Recipe = RECIPE, rows: dict[str, int] = ROWS
+) -> dict[str, Any]:
+    """Train for the metric within a limit of calls, and on the proxy; nothing is known of the metric beforehand."""
+    box = box_of(name)
+    metric, repeats = box.metric, getattr(box, "repeats", 1)
+    parts = parts_of(box, seed, rows)
+    metric.budget.max_calls, metric.budget.calls = limit, 0
+    begun = time.process_time()
+    with tempfile.TemporaryDirectory() as cold:
+        os.environ["METRICGRAD_CACHE"] = cold
+        loss: Any = make_loss("sl-r", metric, recipe)
+    learned, seconds = metric.calls, time.process_time() - begun
+    model, selection = follow(loss, loss.judge, parts, recipe, seed)
+    ours = value_of(model, loss.judge, parts, repeats)
+    calls = metric.calls - repeats
     if box.proxy == "cross-entropy":  # the control is the same run as cross-entropy alone
         baseline = deepcopy(model)
         baseline.load_state_dict(selection.control.state)
     else:
-        baseline, _ = follow(BASELINES[box.proxy](), metric, parts, recipe, seed)
+        baseline, _ = follow(BASELINES[box.proxy](), loss.judge, parts, recipe, seed)
     assert selection.verdict is not None
     return {
         "ours": ours,
-        "proxy": value_of(baseline, metric, parts, repeats),
-        "taught": taught.calls,
-        "calls": taught.calls + calls,
+        "proxy": value_of(baseline, loss.judge, parts, repeats),
+        "taught": learned,
+        "calls": calls,
+        "learning_seconds": seconds,
+        "emulated": loss.judge.stand_in is not None,
+        "out_of_calls": loss.out_of_calls,
         "gap": loss.gap,
         "followed": selection.verdict.followed,
         "higher_is_better": metric.higher_is_better,
         "label": metric.label,
         "rival": box.proxy,
     }
-
-
-def copied(loss: nn.Module) -> Any:
-    """Copy a surrogate loss for one seed; its metric, which counts the calls, stays the same object."""
-    metric = loss.metric
-    loss.metric = None
-    own = deepcopy(loss)
-    own.metric = loss.metric = metric
-    return own
 
 
 def show(store: Store) -> None:
@@ -179,7 +141,7 @@ def main() -> None:
     seeds = range(asked.first, asked.first + asked.seeds)
     runs = [{"box": name, "seed": seed} for name in asked.boxes.split(",") for seed in seeds]
     store = Store(asked.results)
-    pages.run_missing(store, [] if asked.report else runs, lambda run: carry_out(teach(run["box"]), run["seed"]))
+    pages.run_missing(store, [] if asked.report else runs, lambda run: carry_out(run["box"], run["seed"]))
     show(store)
 
 

@@ -41,7 +41,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "metrics.binary": ("metrics/test_registry.py", "metrics/test_metrics_oracles.py"),
     "metrics.thresholds": ("metrics/test_thresholds.py",),
     "training.splits": ("training/test_splits.py",),
-    "surrogate.loss": ("surrogate/test_loss.py", "surrogate/test_count_emulator.py"),
+    "surrogate.loss": ("surrogate/test_loss.py", "surrogate/test_emulators.py"),
     "training.selection": ("training/test_selection.py", "training/test_trainer.py", "paper/test_experiments.py"),
     "training.trainer": ("training/test_trainer.py", "training/test_jobs.py"),
     "paper.protocols": ("paper/test_protocols.py",),

@@ -175,7 +175,7 @@ def test_a_surrogate_is_fitted_and_saved_with_its_record(tmp_path: Path) -> None
 
 def test_all_means_every_bundled_surrogate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(pretraining, "fit_bundled", lambda names, *_: asked.extend(names) or iter(()))
+    monkeypatch.setattr(pretraining, "fit_bundled", lambda names, *_, **__: asked.extend(names) or iter(()))
     assert CliRunner().invoke(app, ["universal", "fit", "--all", "--out", str(tmp_path)]).exit_code == 0
     assert asked == bundle.bundled_names()
 

@@ -12,7 +12,8 @@ import torch
 import torchmetrics.classification as tm
 
 from metricgrad import MetricClassifier, SurrogateLoss
-from metricgrad.metrics.callable import black_box
+from metricgrad.metrics.callable import MAX_CALLS, black_box, with_max_calls
+from metricgrad.metrics.metric import Budget
 from metricgrad.metrics.registry import SKLEARN_NAMES, auc, f1, get_metric
 
 SCORES = torch.randn(3, 2, 30, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -464,3 +465,43 @@ def test_classes_labels_grades_and_numbers_are_passed_as_people_have_them() -> N
 def test_a_task_or_column_that_cannot_be_is_refused(arguments, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         black_box(lambda y_true, y_score: 0.0, higher_is_better=False, **arguments)
+
+
+# ---- calls -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("workers", "pool"), [(None, "thread"), (2, "thread"), (2, "process")])
+def test_calls_are_counted_by_all_forms_together_whatever_the_workers(workers: int | None, pool: str) -> None:
+    metric = black_box(sk.f1_score, higher_is_better=True, labels=True, candidates=4, workers=workers, pool=pool)
+    scores, targets = torch.linspace(-1, 1, 20).expand(3, 20), (torch.arange(20) % 2).expand(3, 20)
+    assert metric.calls == 0
+    metric(scores, targets)
+    assert metric.calls == metric.best.calls == 3
+    metric.best(scores, targets)
+    assert 3 + 3 * 4 <= metric.calls <= 3 + 3 * 6
+
+
+def test_a_failed_call_counts_and_a_built_in_metric_has_none() -> None:
+    metric = black_box(lambda y, s: 1 / 0, higher_is_better=True, name="fails")
+    with pytest.raises(ValueError, match="fails"):
+        metric([0.0, 1.0], [0, 1])
+    assert metric.calls == 1
+    assert get_metric("f1").calls == 0
+
+
+@pytest.mark.parametrize("limit", [0, 99, 2.5, None])
+def test_a_limit_too_low_for_any_training_is_refused(limit: object) -> None:
+    with pytest.raises(ValueError, match=f"max_calls: expected an integer of at least 100, got {limit}"):
+        black_box(sk.f1_score, higher_is_better=True, max_calls=limit)
+
+
+def test_a_scorer_gets_another_limit_and_a_count_of_its_own() -> None:
+    scorer = get_metric(sk.make_scorer(sk.f1_score))
+    scorer([0.5, -1.0], [1, 0])
+    limited = with_max_calls(scorer, 300)
+    assert (limited.calls, limited.budget.max_calls, scorer.budget.max_calls) == (0, 300, MAX_CALLS)
+    limited.best([0.5, -1.0], [1, 0])
+    assert limited.calls > 0
+    assert scorer.calls == 1
+    assert with_max_calls(get_metric("f1"), 300) is get_metric("f1")
+    assert with_max_calls(limited).budget == Budget(300, 0)

@@ -13,9 +13,11 @@ import sklearn.metrics as sk
 import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from scipy.stats import ks_2samp
 from torch import Tensor
 
 from metricgrad.metrics.registry import Metric, auc, builtin_metrics, eer, get_metric
+from metricgrad.metrics.thresholds import best_threshold
 
 # scikit-learn warns about sets of one class, whose value is what is compared
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:sklearn")
@@ -73,7 +75,9 @@ def sets(draw: st.DrawFn, max_size: int = 40, weighted: bool | None = None, larg
 FORMS = {m.name: m for plain in builtin_metrics() for m in (plain, plain.best)}
 for name in ("f_beta(0.5)", "f_beta(3)", "partial_auc(0.3)", "partial_auc(1)", "precision_at(0.25)", "precision_at(1)"):
     FORMS |= {m.name: m for m in (get_metric(name), get_metric(name).best)}
-for name in ("recall_at_precision(0.5)", "recall_at_precision(1)"):
+for name in ("recall_at_precision(0.5)", "recall_at_precision(1)", "precision_at_recall(0.5)", "fnr_at_fpr(0.3)"):
+    FORMS[name] = get_metric(name)
+for name in ("pr_auc(0,1)", "pr_auc(0.2,0.7)"):
     FORMS[name] = get_metric(name)
 # ---- the oracles ---------------------------------------------------------------------------------------------------
 
@@ -211,6 +215,98 @@ def test_precision_at_a_fraction_agrees_with_walking_down_the_ranking(fraction: 
 def test_recall_at_a_precision_agrees_with_trying_every_threshold(precision: float, data: Set) -> None:
     expected = 1 - recall_while_precise(data.targets, data.scores, comfortable(data.w), precision)
     assert float(get_metric(f"recall_at_precision({precision})")(*data.tensors())) == pytest.approx(expected, abs=1e-9)
+
+
+def rates_of_thresholds(data: Set) -> list[tuple[Fraction, Fraction, Fraction]]:
+    """Recall, false-alarm rate and precision of every threshold, in fractions, that which calls nothing included."""
+    weights = [Fraction(w) for w in data.w]
+    of_class = [sum((w for w, t in zip(weights, data.targets, strict=True) if t == k), Fraction()) for k in (0, 1)]
+    points = []
+    for cut in [np.inf, *np.unique(data.scores)[::-1]]:
+        called = [Fraction(), Fraction()]
+        for score, target, weight in zip(data.scores, data.targets, weights, strict=True):
+            called[int(target)] += weight if score >= cut else 0
+        fpr, recall = (part / whole if whole else Fraction() for part, whole in zip(called, of_class, strict=True))
+        points.append((recall, fpr, called[1] / sum(called) if sum(called) else Fraction()))
+    return points
+
+
+SLACK = Fraction(1, 10**10)
+
+
+@pytest.mark.parametrize("least", [0.5, 0.9, 1.0])
+@given(data=sets(large=False))
+def test_precision_at_a_recall_agrees_with_trying_every_threshold(least: float, data: Set) -> None:
+    reached = [p for recall, _, p in rates_of_thresholds(data) if recall >= Fraction(least) - SLACK]
+    expected = 1 - float(max(reached, default=0))
+    assert float(get_metric(f"precision_at_recall({least})")(*data.tensors())) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("most", [0.01, 0.05, 0.3])
+@given(data=sets(large=False))
+def test_misses_at_a_false_alarm_rate_agree_with_trying_every_threshold(most: float, data: Set) -> None:
+    expected = 1 - float(max(recall for recall, fpr, _ in rates_of_thresholds(data) if fpr <= Fraction(most) + SLACK))
+    assert float(get_metric(f"fnr_at_fpr({most})")(*data.tensors())) == pytest.approx(expected, abs=1e-9)
+
+
+@given(data=sets())
+def test_ks_agrees_with_the_roc_curve_of_scikit_learn(data: Set) -> None:
+    assume(data.judgeable)
+    fpr, tpr, _ = sk.roc_curve(data.targets, data.scores, sample_weight=comfortable(data.w), drop_intermediate=False)
+    assert float(get_metric("ks")(*data.tensors())) == pytest.approx(1 - float((tpr - fpr).max()), abs=1e-9)
+
+
+@given(data=sets(weighted=False))
+def test_ks_agrees_with_scipy(data: Set) -> None:
+    assume(data.judgeable)
+    positive, negative = (data.scores[data.targets == k] for k in (1, 0))
+    expected = 1 - ks_2samp(positive, negative, alternative="less", method="asymp").statistic
+    assert float(get_metric("ks")(*data.tensors())) == pytest.approx(expected, abs=1e-9)
+
+
+@given(data=sets())
+def test_the_area_over_all_recalls_is_the_average_precision_of_scikit_learn(data: Set) -> None:
+    assume(data.judgeable)
+    expected = 1 - sk.average_precision_score(data.targets, data.scores, sample_weight=comfortable(data.w))
+    assert float(get_metric("pr_auc(0,1)")(*data.tensors())) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize(("lo", "hi"), [(0.95, 1.0), (0.2, 0.7), (0.0, 0.5)])
+@given(data=sets(large=False))
+def test_the_area_over_a_range_of_recalls_is_the_mean_of_the_steps_in_it(lo: float, hi: float, data: Set) -> None:
+    assume((data.w * data.targets).sum() > 0)
+    area, before = Fraction(), Fraction()
+    for recall, _, precision in rates_of_thresholds(data):
+        area += max(min(recall, Fraction(hi)) - max(before, Fraction(lo)), Fraction()) * precision
+        before = recall
+    expected = 1 - float(area / (Fraction(hi) - Fraction(lo)))
+    assert float(get_metric(f"pr_auc({lo},{hi})")(*data.tensors())) == pytest.approx(expected, abs=1e-8)
+
+
+@given(data=sets(large=False))
+def test_areas_over_neighbouring_ranges_add_up(data: Set) -> None:
+    low, high, whole = (get_metric(f"pr_auc({span})")(*data.tensors()) for span in ("0,0.25", "0.25,1", "0,1"))
+    assert 0.25 * float(low) + 0.75 * float(high) == pytest.approx(float(whole), abs=1e-9)
+
+
+@pytest.mark.parametrize("name", ["recall_at_precision(0.5)", "precision_at_recall(0.8)", "fnr_at_fpr(0.3)", "ks"])
+@given(data=sets(large=False))
+def test_the_threshold_that_belongs_to_a_metric_reaches_its_value(name: str, data: Set) -> None:
+    metric = get_metric(name)
+    loss = float(metric(*data.tensors()))
+    called = data.scores >= best_threshold(metric, *data.tensors())
+    w, y = comfortable(data.w), data.targets == 1
+    recall, fpr, precision = (
+        w[called & part].sum() / whole if (whole := w[rows].sum()) else 0.0
+        for part, rows in ((y, y), (~y, ~y), (y, called))
+    )
+    reached = {
+        "recall_at_precision(0.5)": 1 - recall if precision >= 0.5 - 1e-9 else 1.0,
+        "precision_at_recall(0.8)": 1 - precision if recall >= 0.8 - 1e-9 else 1.0,
+        "fnr_at_fpr(0.3)": 1 - recall if fpr <= 0.3 + 1e-9 else 1.0,
+        "ks": 1 - recall + fpr if data.judgeable else 1.0,
+    }[name]
+    assert reached == pytest.approx(loss, abs=1e-9)
 
 
 # ---- what holds for every metric -----------------------------------------------------------------------------------

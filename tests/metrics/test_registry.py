@@ -69,7 +69,7 @@ def test_a_set_without_positives_loses_as_documented(metric: Metric) -> None:
 def test_a_set_without_negatives_loses_as_documented(metric: Metric) -> None:
     loss = float(metric(SCORES, torch.ones(4)))
     half_found = {"error_rate": 0.5, "balanced_error": 0.5, "recall": 0.5, "f1": 1 / 3, "jaccard": 0.5}
-    half_found["f_beta(2)"] = 1 - 5 * 2 / (5 * 2 + 4 * 2)
+    half_found |= {"f_beta(2)": 1 - 5 * 2 / (5 * 2 + 4 * 2), "ks": 1.0}
     assert loss == pytest.approx(half_found.get(metric.name, 0.5 if metric.name in CHANCE else 0.0))
 
 
@@ -304,7 +304,18 @@ def test_a_loss_is_shown_as_people_know_it(metric: Metric, loss: float, shown: s
 
 
 def test_a_metric_says_whether_people_want_it_high() -> None:
-    assert [m.name for m in builtin_metrics() if not m.higher_is_better] == ["eer", "error_rate", "balanced_error"]
+    low = ["eer", "error_rate", "balanced_error", "fnr_at_fpr(0.05)"]
+    assert [m.name for m in builtin_metrics() if not m.higher_is_better] == low
+
+
+def test_a_metric_may_have_two_settings() -> None:
+    assert get_metric("PR-AUC(0.5, 0.75)").name == "pr_auc(0.5,0.75)"
+    assert get_metric("pr_auc(0)").name == "pr_auc(0,1)"
+    assert get_metric("pr_auc").name == "average_precision"
+    with pytest.raises(ValueError, match=r"lo: expected less than hi, 0.5, got 0.5"):
+        get_metric("pr_auc(0.5,0.5)")
+    with pytest.raises(ValueError, match=r"metric: expected at most 1 setting of 'f_beta', got '1,2'"):
+        get_metric("f_beta(1,2)")
 
 
 def test_every_metric_has_an_explanation_of_one_line() -> None:

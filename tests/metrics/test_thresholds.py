@@ -21,7 +21,7 @@ from metricgrad.metrics.tasks import MULTICLASS, MULTILABEL
 from metricgrad.metrics.thresholds import best_offsets, best_threshold
 
 CUT = [metric for metric in builtin_metrics() if metric.thresholded]
-WHOLE = [metric for metric in builtin_metrics() if not metric.thresholded]
+WHOLE = [metric for metric in builtin_metrics() if not metric.decides]
 HUGE, TINY = sys.float_info.max, 5e-324
 NEXT = math.nextafter(1.0, 2.0)
 levels = st.sampled_from([-3.0, -1.0, 0.0, 1.0, NEXT, 1.5, TINY, -TINY, 1e-300, 1e300, HUGE / 4, -HUGE / 4])

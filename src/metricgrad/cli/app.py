@@ -157,20 +157,20 @@ def universal_fit(
     steps: Annotated[int | None, typer.Option(min=1, help="Training steps; default: as bundled.")] = None,
 ) -> None:
     """Fit universal surrogates of some metrics to random sets (Eq. 3), and print the fidelity of each."""
-    from dataclasses import replace
-
     from metricgrad.metrics.registry import get_metric
     from metricgrad.reporting.progress import work_bar
     from metricgrad.surrogate.pretrained import bundled_names
-    from metricgrad.surrogate.pretraining import THOROUGH, fit_bundled
+    from metricgrad.surrogate.pretraining import fit_bundled
 
     if bool(names) == every:
         raise ValueError("NAME: expected at least one metric or --all, and not both")
     chosen = bundled_names() if every else list(dict.fromkeys(get_metric(name).name for name in names or ()))
-    fitting = replace(THOROUGH, seed=seed, groups=groups or THOROUGH.groups, steps=steps or THOROUGH.steps)
+    changes: dict[str, Any] = {
+        name: value for name, value in (("seed", seed), ("groups", groups), ("steps", steps)) if value is not None
+    }
     out.mkdir(parents=True, exist_ok=True)
     with work_bar() as report:
-        for done, (name, entry) in enumerate(fit_bundled(chosen, out, fitting, report), 1):
+        for done, (name, entry) in enumerate(fit_bundled(chosen, out, progress=report, **changes), 1):
             report("surrogates", done, len(chosen))
             gap, spearman, ceiling = _fidelity_cells(entry)
             # Not typer's echo, which would write over the progress bars.

@@ -140,7 +140,7 @@ class MetricEstimator(NestedRecipe):
         from metricgrad.training.trainer import train
 
         torch.manual_seed(seed)  # dropout must not depend on the loss: every method starts from the same warm-up
-        selection = Selection(kept, metric, recipe)
+        selection = Selection(kept, getattr(loss, "judge", metric), recipe)
         rounds = train(network, loss, rows, recipe, selection=selection, seed=seed)
         history: list[Round] = []
         interrupted = False

@@ -3,8 +3,10 @@
 What a set that cannot be judged loses (never NaN):
 
 - `auc`, `eer`, `partial_auc`, `mcc` and an empty set under `balanced_error`: 0.5, as chance does;
-- metrics that look for positives (`f1`, `f_beta`, `jaccard`, `precision`, `recall`, `average_precision`,
-  `precision_at`, `recall_at_precision`): 1 where there is nothing to find or nothing was found, as scikit-learn;
+- metrics that look for positives (`f1`, `f_beta`, `jaccard`, `precision`, `recall`, `average_precision`, `pr_auc`,
+  `precision_at`, `recall_at_precision`, `precision_at_recall`, `fnr_at_fpr`): 1 where there is nothing to find or
+  nothing was found, as scikit-learn;
+- `ks` without rows of both classes: 1, as chance does;
 - `balanced_error` with one class: the error of that class; `error_rate` of an empty set: 0.
 """
 
@@ -17,7 +19,15 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from metricgrad.metrics.confusion import Confusion, Counts, at_zero, confusion_curve, confusion_parts, ratio
+from metricgrad.metrics.confusion import (
+    Confusion,
+    Counts,
+    at_best,
+    at_zero,
+    confusion_curve,
+    confusion_parts,
+    ratio,
+)
 from metricgrad.metrics.metric import Metric, loss_name, number_setting, short
 
 # ---- losses of confusion counts ------------------------------------------------------------------------------------
@@ -60,6 +70,41 @@ def precision_loss(c: Confusion) -> Tensor:
 def recall_loss(c: Confusion) -> Tensor:
     """One minus recall."""
     return 1 - ratio(c.tp, c.tp + c.fn)
+
+
+# ---- losses of confusion counts at the one threshold that a metric belongs to --------------------------------------
+
+# Thresholds that meet the condition lose at most 1, all others more, and less the nearer they come to it. The slack is
+# for weights: sums of them in another order must not decide whether a condition is met.
+
+
+def recall_at_precision_loss(c: Confusion, precision: float) -> Tensor:
+    """One minus recall where the precision is reached."""
+    reached = ratio(c.tp, c.tp + c.fp)
+    return torch.where(reached >= precision - _slack(reached), recall_loss(c), 2 - reached)
+
+
+def precision_at_recall_loss(c: Confusion, recall: float) -> Tensor:
+    """One minus precision where the recall is reached."""
+    reached = ratio(c.tp, c.tp + c.fn)
+    return torch.where(reached >= recall - _slack(reached), precision_loss(c), 2 - reached)
+
+
+def fnr_at_fpr_loss(c: Confusion, fpr: float) -> Tensor:
+    """Miss rate where the false-alarm rate is not exceeded."""
+    alarmed = ratio(c.fp, c.fp + c.tn)
+    return torch.where(alarmed <= fpr + _slack(alarmed), recall_loss(c), 1 + alarmed)
+
+
+def ks_loss(c: Confusion) -> Tensor:
+    """One minus the difference of recall and false-alarm rate."""
+    positives, negatives = c.tp + c.fn, c.fp + c.tn
+    loss = (ratio(c.fn, positives) + ratio(c.fp, negatives)).clamp(0, 1)
+    return torch.where((positives > 0) & (negatives > 0), loss, 1.0)
+
+
+def _slack(rates: Tensor) -> float:
+    return 1e3 * float(torch.finfo(rates.dtype).eps)
 
 
 # ---- losses of the whole ranking -----------------------------------------------------------------------------------
@@ -117,14 +162,19 @@ def precision_at_loss(scores: Tensor, targets: Tensor, weights: Tensor | None, f
     return 1 - ratio(_sum(found), top[..., 0]).clamp(0, 1)
 
 
-def recall_at_precision_loss(scores: Tensor, targets: Tensor, weights: Tensor | None, precision: float) -> Tensor:
-    """One minus the largest recall with at least this precision."""
-    most = []
+def pr_auc_loss(scores: Tensor, targets: Tensor, weights: Tensor | None, lo: float, hi: float) -> Tensor:
+    """One minus the mean precision over the recalls from `lo` to `hi`, in steps as average precision has them."""
+    lost = []
     for c in confusion_parts(scores, targets, weights):
         positives, _ = c.classes
-        precise = ratio(c.tp, c.tp + c.fp) >= precision - 1e3 * torch.finfo(c.tp.dtype).eps
-        most.append(c.tp.masked_fill(~precise, 0).amax(-1))
-    return 1 - ratio(torch.stack(most).amax(0), positives[..., 0])
+        inside = ratio(c.tp, positives).clamp(lo, hi).diff()
+        lost.append((inside * ratio(c.fp, c.tp + c.fp)[..., 1:]).sum(-1))
+    return torch.where(positives[..., 0] > 0, (_sum(lost) / (hi - lo)).clamp(0, 1), 1.0)
+
+
+def at_decision(scores: Tensor, targets: Tensor, weights: Tensor | None, counts: Counts) -> Tensor:
+    """Return the lowest loss over all thresholds, at most 1: where none meets the condition, all is lost."""
+    return at_best(scores, targets, weights, counts).clamp(0, 1)
 
 
 def _sum(parts: Sequence[Tensor]) -> Tensor:
@@ -193,16 +243,66 @@ def recall_at_precision(precision: float = 0.9) -> Metric:
     """The largest recall any threshold reaches while keeping at least this precision."""
     precision = number_setting("precision", precision, 0, 1)
     explanation = f"Largest recall of any threshold with a precision of at least {precision:g}."
-    function = partial(recall_at_precision_loss, precision=precision)
-    return Metric(f"recall_at_precision({short(precision)})", function, f"R@P{precision:g}", explanation)
+    counts = partial(recall_at_precision_loss, precision=precision)
+    return _at_decision(f"recall_at_precision({short(precision)})", counts, f"R@P{precision:g}", explanation)
 
 
-BINARY_METRICS = (auc, eer, average_precision, error_rate, f1, mcc, jaccard, balanced_error, precision, recall)
-BINARY_PARAMETRIC: tuple[Callable[..., Metric], ...] = (f_beta, partial_auc, precision_at, recall_at_precision)
+def precision_at_recall(recall: float = 0.9) -> Metric:
+    """The largest precision any threshold reaches while finding at least this share of the positives."""
+    recall = number_setting("recall", recall, 0, 1)
+    explanation = f"Largest precision of any threshold with a recall of at least {recall:g}."
+    counts = partial(precision_at_recall_loss, recall=recall)
+    return _at_decision(f"precision_at_recall({short(recall)})", counts, f"P@R{recall:g}", explanation)
+
+
+def fnr_at_fpr(fpr: float = 0.05) -> Metric:
+    """The lowest miss rate any threshold reaches at no more than this false-alarm rate."""
+    fpr = number_setting("fpr", fpr, 0, 1)
+    explanation = f"Lowest miss rate of any threshold with a false-alarm rate of at most {fpr:g}."
+    counts = partial(fnr_at_fpr_loss, fpr=fpr)
+    return _at_decision(f"fnr_at_fpr({short(fpr)})", counts, f"FNR@FPR{fpr:g}", explanation, (0, 1))
+
+
+def pr_auc(lo: float = 0.95, hi: float = 1.0) -> Metric:
+    """Area under the precision-recall curve over a range of recall, divided by its width: the mean precision there.
+
+    Over all recalls, from 0 to 1, it is the average precision, which the name `"pr_auc"` without a range means.
+    """
+    hi = number_setting("hi", hi, 0, 1)
+    lo = 0.0 if lo in (0, "0", "0.0") else number_setting("lo", lo, 0, 1)
+    if not lo < hi:
+        raise ValueError(f"lo: expected less than hi, {hi:g}, got {lo:g}")
+    explanation = f"Mean precision over the recalls from {lo:g} to {hi:g}: area under the precision-recall curve."
+    function = partial(pr_auc_loss, lo=lo, hi=hi)
+    return Metric(f"pr_auc({short(lo)},{short(hi)})", function, f"PR-AUC {lo:g}-{hi:g}", explanation)
+
+
+def _at_decision(
+    name: str, counts: Counts, label: str, explanation: str, known_as: tuple[float, float] = (1, 0)
+) -> Metric:
+    return Metric(name, partial(at_decision, counts=counts), label, explanation, known_as, decision=counts)
+
+
+ks = _at_decision(
+    "ks", ks_loss, "KS", "Kolmogorov-Smirnov: largest difference of recall and false-alarm rate over all thresholds."
+)
+
+BINARY_METRICS = (auc, eer, average_precision, error_rate, f1, mcc, jaccard, balanced_error, precision, recall, ks)
+BINARY_PARAMETRIC: tuple[Callable[..., Metric], ...] = (
+    f_beta,
+    partial_auc,
+    precision_at,
+    recall_at_precision,
+    precision_at_recall,
+    fnr_at_fpr,
+    pr_auc,
+)
 BINARY_ALIASES = {
     "mcr": "error_rate",
     "accuracy": "error_rate",
     "ap": "average_precision",
+    "pr_auc": "average_precision",
+    "kolmogorov_smirnov": "ks",
     "jac": "jaccard",
     "iou": "jaccard",
     "roc_auc": "auc",

@@ -8,7 +8,7 @@ import numbers
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -18,13 +18,21 @@ from torch import Tensor
 
 from metricgrad.metrics.class_offsets import OffsetSearch
 from metricgrad.metrics.confusion import Function
-from metricgrad.metrics.metric import Metric, arguments_of, name_of
+from metricgrad.metrics.metric import Budget, Metric, arguments_of, name_of
 from metricgrad.metrics.tasks import BINARY, COLUMNS, MULTILABEL, TASKS, Task
 
 Array = NDArray[Any]
+Values = list[float]
+"""Losses of one set, one for every threshold tried."""
+Outcome = tuple[float | ValueError, int]
+"""The loss of a set, or what went wrong, and the number of calls."""
 Pool = Literal["thread", "process"]
 Passed = Literal["scores", "probabilities", "labels"]
 """What a callable is passed for each row."""
+MAX_CALLS = 4_000
+"""Calls of a user's function that a run may take unless it is told otherwise."""
+MIN_CALLS = 100
+"""Fewer would not even do for looking at validation rows."""
 
 
 def black_box(
@@ -41,6 +49,7 @@ def black_box(
     pool: Pool = "thread",
     columns: Sequence[str] = (),
     task: str = "binary",
+    max_calls: int = MAX_CALLS,
 ) -> Metric:
     """Make a metric of any callable, called once per set.
 
@@ -80,6 +89,10 @@ def black_box(
     task : {"binary", "multiclass", "multilabel", "ranking", "regression"}
         What is predicted. Several outputs are passed as `(n, c)`, or as labels: the class of the highest score, or
         `scores >= 0` for each label. True classes are passed as integers, `(n,)`.
+    max_calls : int
+        How many calls a run of training may take, looks at validation rows included; `Metric.calls` counts them. Where
+        a call takes seconds, 300 are enough for most metrics. Looks come first: fitting the surrogate and refining it
+        share what they leave.
 
     Returns
     -------
@@ -105,7 +118,7 @@ def black_box(
     if labels and probabilities:
         raise ValueError("probabilities: expected False where labels is True: a callable is passed one of the two")
     predicted = _task(task, columns)
-    _check_calls(candidates, workers)
+    _check_calls(candidates, workers, max_calls)
     _check_pool(pool, fn)
     name = name or name_of(fn)
     known_as = _known_as(value_range, higher_is_better)
@@ -122,6 +135,7 @@ def black_box(
         pool=pool,
         task=predicted,
         columns=tuple(columns),
+        budget=Budget(max_calls),
     )
     return Metric(
         name,
@@ -136,7 +150,21 @@ def black_box(
         costly=True,
         task=predicted,
         columns=tuple(columns),
+        budget=box.budget,
     )
+
+
+def with_max_calls(metric: Metric, max_calls: int | None = None) -> Metric:
+    """Return a black box that counts its calls from zero, with another limit if one is given; any other as it is.
+
+    For black boxes that `black_box` did not make, such as scorers, and for runs that are counted one by one.
+    """
+    if not isinstance(metric.function, BlackBox):
+        return metric
+    limit = metric.function.budget.max_calls if max_calls is None else max_calls
+    _check_calls(metric.function.candidates, metric.function.workers, limit)
+    box = replace(metric.function, budget=Budget(limit))
+    return replace(metric, function=box, best_function=_best_of(box) if metric.thresholded else None, budget=box.budget)
 
 
 def _best_of(box: BlackBox) -> Function:
@@ -172,7 +200,9 @@ def _task(task: Any, columns: Any) -> Task:
     return COLUMNS if columns else TASKS[task]
 
 
-def _check_calls(candidates: Any, workers: Any) -> None:
+def _check_calls(candidates: Any, workers: Any, max_calls: Any) -> None:
+    if not isinstance(max_calls, int) or max_calls < MIN_CALLS:
+        raise ValueError(f"max_calls: expected an integer of at least {MIN_CALLS}, got {max_calls!r}")
     if not isinstance(candidates, int) or candidates < 1:
         raise ValueError(f"candidates: expected an integer of at least 1, got {candidates!r}")
     if workers is not None and (not isinstance(workers, int) or workers < 1):
@@ -226,6 +256,7 @@ class BlackBox:
     pool: Pool
     task: Task = BINARY
     columns: tuple[str, ...] = ()
+    budget: Budget = field(default_factory=lambda: Budget(MAX_CALLS), compare=False, repr=False)
 
     def __call__(self, scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
         """Return the loss of every set."""
@@ -236,18 +267,17 @@ class BlackBox:
         return self._mapped(self._lowest_loss, scores, targets, weights)
 
     def _mapped(
-        self, evaluate: Callable[[CalledSet], float], scores: Tensor, targets: Tensor, weights: Tensor | None
+        self, evaluate: Callable[[CalledSet], Values], scores: Tensor, targets: Tensor, weights: Tensor | None
     ) -> Tensor:
         losses, sets = [], list(self._sets(scores, targets, weights))
-        for outcome in self._outcomes(functools.partial(_attempt, evaluate), sets):
+        for outcome, calls in self._outcomes(functools.partial(_attempt, evaluate), sets):
+            self.budget.calls += calls  # here, because workers may be other processes
             if isinstance(outcome, ValueError):
                 raise outcome
             losses.append(outcome)
         return torch.tensor(losses, dtype=torch.float64).reshape(scores.shape[: -self.task.axes]).to(scores)
 
-    def _outcomes(
-        self, attempt: Callable[[CalledSet], float | ValueError], sets: list[CalledSet]
-    ) -> Iterable[float | ValueError]:
+    def _outcomes(self, attempt: Callable[[CalledSet], Outcome], sets: list[CalledSet]) -> Iterable[Outcome]:
         if self.workers is None or self.workers == 1:
             return map(attempt, sets)
         if self.pool == "thread":
@@ -287,7 +317,10 @@ class BlackBox:
             f"got {weights.min():g} to {weights.max():g} in {rows}"
         )
 
-    def _loss(self, rows: CalledSet) -> float:
+    def _loss(self, rows: CalledSet) -> Values:
+        return [self._loss_of_scores(rows)]
+
+    def _loss_of_scores(self, rows: CalledSet) -> float:
         if self.passed == "scores":
             return self._call(rows, rows.scores)
         one_class = self.task.name == "multiclass"
@@ -296,14 +329,13 @@ class BlackBox:
         scores = torch.from_numpy(rows.scores)
         return self._call(rows, (scores.softmax(-1) if one_class else scores.sigmoid()).numpy())
 
-    def _lowest_loss(self, rows: CalledSet) -> float:
+    def _lowest_loss(self, rows: CalledSet) -> Values:
         found = rows.scores[rows.targets == 1]
         levels = np.linspace(0, 1, self.candidates)
         cuts = np.quantile(found, levels, method="nearest") if found.size else []
         everything = rows.scores.min(initial=np.inf)
-        return min(
-            self._call(rows, (rows.scores >= cut).astype(np.int64)) for cut in np.unique([*cuts, everything, np.inf])
-        )
+        tried = np.unique([*cuts, everything, np.inf])
+        return [self._call(rows, (rows.scores >= cut).astype(np.int64)) for cut in tried]
 
     def _call(self, rows: CalledSet, passed: Array) -> float:
         """Return the loss, or raise an error that describes the set; the callable gets copies: it may sort them."""
@@ -325,9 +357,13 @@ class BlackBox:
         return min(max(loss, 0.0), 1.0) if self.bounded else loss
 
 
-def _attempt(evaluate: Callable[[CalledSet], float], rows: CalledSet) -> float | ValueError:
-    """Return an error instead of raising it, so that the first set reports, whatever the number of workers."""
+def _attempt(evaluate: Callable[[CalledSet], Values], rows: CalledSet) -> Outcome:
+    """Return the lowest value and the number of calls.
+
+    An error is returned, not raised, so that the first set reports, whatever the number of workers.
+    """
     try:
-        return evaluate(rows)
+        values = evaluate(rows)
     except ValueError as error:
-        return error
+        return error, 1
+    return min(values), len(values)

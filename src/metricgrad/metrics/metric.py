@@ -16,6 +16,14 @@ from metricgrad.metrics.confusion import ROWS_PER_PART, Function, at_best, count
 from metricgrad.metrics.tasks import BINARY, Task
 
 
+@dataclass
+class Budget:
+    """How many calls of a user's function a run of training may take, and how many were made since it exists."""
+
+    max_calls: int
+    calls: int = 0
+
+
 @dataclass(frozen=True)
 class Metric:
     """A true loss with a name, and how its value is shown.
@@ -39,6 +47,14 @@ class Metric:
         makes the search for a threshold, or for offsets, exact.
     best_function : callable, optional
         For a thresholded metric without confusion counts: the loss at the best threshold, or offsets, found.
+    budget : Budget, optional
+        Of a costly metric: the calls made so far, which all its forms share, and the most that a run may take.
+    stand_in : Metric, optional
+        For a costly metric: an emulator of it, which takes no calls. It proposes the few thresholds at which a metric
+        of labels is worth calling, and replaces it where rows are resampled.
+    decision : callable, optional
+        For a metric of the whole ranking that belongs to one threshold, such as recall at a precision: the loss of
+        confusion counts that is lowest there.
     takes_weights : bool
         Whether rows may weigh differently.
     bounded : bool
@@ -82,6 +98,9 @@ class Metric:
     view: str | None = field(default=None, repr=False)
     columns: tuple[str, ...] = field(default=(), repr=False)
     top_rows: bool = field(default=False, repr=False)
+    decision: Callable[[Any], Tensor] | None = field(default=None, repr=False)
+    budget: Budget | None = field(default=None, repr=False, compare=False)
+    stand_in: Metric | None = field(default=None, repr=False, compare=False)
 
     @torch.no_grad()
     def __call__(self, scores: Any, targets: Any, weights: Any = None) -> Tensor:
@@ -109,6 +128,16 @@ class Metric:
         return self.known_as[0] > self.known_as[1]
 
     @property
+    def calls(self) -> int:
+        """How often the user's function has been called so far, by this metric and its other forms; 0 if built in."""
+        return self.budget.calls if self.budget else 0
+
+    @property
+    def decides(self) -> bool:
+        """Whether a threshold, or offsets, belong to it: it depends on them, or is reached at one threshold."""
+        return self.thresholded or self.decision is not None
+
+    @property
     def best(self) -> Metric:
         """The same metric at the best threshold, or offsets, of each set; itself if it does not depend on one."""
         if not self.thresholded:
@@ -127,6 +156,7 @@ class Metric:
             thresholded=False,
             counts=None,
             best_function=None,
+            stand_in=self.stand_in.best if self.stand_in else None,
         )
 
     def trained(self, form: str) -> Metric:

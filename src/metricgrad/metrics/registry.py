@@ -8,6 +8,7 @@ zero is as good as absent. For other targets see `tasks.py`.
 from __future__ import annotations
 
 import difflib
+import inspect
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,11 +25,15 @@ from metricgrad.metrics.binary import eer as eer
 from metricgrad.metrics.binary import error_rate as error_rate
 from metricgrad.metrics.binary import f1 as f1
 from metricgrad.metrics.binary import f_beta as f_beta
+from metricgrad.metrics.binary import fnr_at_fpr as fnr_at_fpr
 from metricgrad.metrics.binary import jaccard as jaccard
+from metricgrad.metrics.binary import ks as ks
 from metricgrad.metrics.binary import mcc as mcc
 from metricgrad.metrics.binary import partial_auc as partial_auc
+from metricgrad.metrics.binary import pr_auc as pr_auc
 from metricgrad.metrics.binary import precision as precision
 from metricgrad.metrics.binary import precision_at as precision_at
+from metricgrad.metrics.binary import precision_at_recall as precision_at_recall
 from metricgrad.metrics.binary import recall as recall
 from metricgrad.metrics.binary import recall_at_precision as recall_at_precision
 from metricgrad.metrics.metric import Metric as Metric
@@ -90,7 +95,6 @@ SUGGESTIONS = {
     "fbeta_score": "f_beta",
     "label_ranking_average_precision_score": "label_ranking_average_precision",
     "ndcg_score": "ndcg",
-    "pr_auc": "average_precision",
     "top_k_accuracy_score": "top_k_error",
     "zero_one_loss": "error_rate",
 }
@@ -199,8 +203,17 @@ def named_metric(name: str) -> Metric:
         return PLAIN_METRICS[plain]
     call = re.fullmatch(r"(\w+?)(?:\(([^()]*)\))?", plain)
     if call and call[1] in PARAMETRIC_METRICS:
-        return PARAMETRIC_METRICS[call[1]](*([call[2]] if call[2] else []))
+        return _with_settings(PARAMETRIC_METRICS[call[1]], call[2])
     raise ValueError(f"metric: unknown name {name!r}; {_hint(plain.partition('(')[0])}")
+
+
+def _with_settings(make: Callable[..., Metric], text: str | None) -> Metric:
+    """Return a metric with the settings in its brackets, separated by commas."""
+    settings = text.split(",") if text else []
+    allowed = len(inspect.signature(make).parameters)
+    if len(settings) > allowed:
+        raise ValueError(f"metric: expected at most {allowed} setting of {make.__name__!r}, got {text!r}")
+    return make(*settings)
 
 
 def _hint(wanted: str) -> str:

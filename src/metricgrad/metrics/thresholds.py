@@ -11,10 +11,20 @@ import torch
 from torch import Tensor
 
 from metricgrad.metrics.class_offsets import COSTLY_TRIALS, TRIALS, OffsetSearch
-from metricgrad.metrics.confusion import Confusion, Counts, confusion_parts, descending_order
+from metricgrad.metrics.confusion import (
+    Confusion,
+    Counts,
+    Function,
+    confusion_curve,
+    confusion_parts,
+    descending_order,
+)
 from metricgrad.metrics.metric import Metric, checked_sets
 from metricgrad.metrics.registry import get_metric
 from metricgrad.metrics.tasks import MULTILABEL
+
+GUIDED_FACTORS = (0.8, 1.25)
+"""Rows to call positive beside those that a guide proposes, as multiples of their number."""
 
 
 @torch.no_grad()
@@ -22,13 +32,16 @@ def best_threshold(metric: Any, scores: Any, targets: Any, weights: Any = None) 
     """Return the threshold of the lowest loss; rows with `scores >= threshold` are called positive.
 
     Exact for metrics of confusion counts: all midpoints between neighbouring scores, and both extremes, are tried at
-    once. A black box is tried at the midpoints nearest to 100 quantiles, one call each. Of equally good thresholds the
+    once. A black box is tried at the midpoints nearest to 100 quantiles, one call each, or at the few that its
+    emulator proposes. Of equally good thresholds the
     highest is returned.
 
     Parameters
     ----------
     metric : str, Metric or callable
-        Whatever `get_metric` takes; 0 is returned for a metric that does not depend on a threshold.
+        Whatever `get_metric` takes. A metric that belongs to one threshold has that one: recall at a precision of 0.9
+        that of the largest recall with this precision. For any other that does not depend on a threshold, 0 is
+        returned.
     scores, targets, weights : array-like
         One set, `(n,)`.
 
@@ -43,7 +56,7 @@ def best_threshold(metric: Any, scores: Any, targets: Any, weights: Any = None) 
     0.125
     """
     metric = get_metric(metric)
-    if not metric.thresholded:
+    if not metric.decides:
         return 0.0
     scores, targets, weights = checked_sets(scores, targets, weights, metric.task)
     if scores.ndim != 1:
@@ -52,9 +65,12 @@ def best_threshold(metric: Any, scores: Any, targets: Any, weights: Any = None) 
         raise ValueError("scores: expected at least one row, got none")
     scores = scores.double()
     ranked = scores[descending_order(scores)]
-    if metric.counts is not None:
-        return _threshold_between(ranked, _best_cut(metric.counts, confusion_parts(scores, targets, weights)))
+    counts = metric.counts or metric.decision
+    if counts is not None:
+        return _threshold_between(ranked, _best_cut(counts, confusion_parts(scores, targets, weights)))
     cuts = torch.linspace(0, len(ranked), min(TRIALS, len(ranked) + 1)).round().long().unique().tolist()
+    if metric.stand_in is not None and metric.stand_in.counts is not None:
+        cuts = proposed_cuts(metric.stand_in.counts, confusion_curve(scores, targets, weights))
     thresholds = list(dict.fromkeys(_threshold_between(ranked, cut) for cut in cuts))
     losses = torch.stack([metric(scores - threshold, targets, weights) for threshold in thresholds])
     return thresholds[int(losses.argmin())]
@@ -70,6 +86,32 @@ def _best_cut(counts: Counts, parts: Iterable[Confusion]) -> int:
             cut, least = before + here, float(losses[here])
         before += len(losses) - 1
     return cut
+
+
+def proposed_cuts(guide: Counts, curve: Confusion) -> list[int]:
+    """Return where to cut one curve, `(n + 1,)`: where the guide expects the lowest loss, and on both sides of it.
+
+    A guide was fitted to sets of another size, which a metric may depend on: so there are some on each side.
+    """
+    best, rows = int(guide(curve).argmin()), len(curve.tp) - 1
+    near = (min(max(round(factor * best), 1), rows) for factor in GUIDED_FACTORS)
+    return sorted({best, *near} if best else {0, 1, max(rows // 100, 1)})
+
+
+def guided_lowest_loss(
+    scores: Tensor, targets: Tensor, weights: Tensor | None, function: Function, guide: Counts
+) -> Tensor:
+    """Return the lowest loss of every set over the few thresholds that a guide proposes: `(..., n)` -> `(...)`."""
+    curves, losses = confusion_curve(scores.double(), targets, weights), []
+    rows = scores.shape[-1]
+    sets = (scores.reshape(-1, rows), targets.reshape(-1, rows), None if weights is None else weights.reshape(-1, rows))
+    for number, (own, labels) in enumerate(zip(*sets[:2], strict=True)):
+        cuts = proposed_cuts(guide, Confusion(*(column.reshape(-1, rows + 1)[number] for column in curves)))
+        ranked = own.double().sort(descending=True).values
+        shifted = torch.stack([own.double() - _threshold_between(ranked, cut) for cut in cuts])
+        row_weights = None if sets[2] is None else sets[2][number].expand_as(shifted)
+        losses.append(function(shifted, labels.expand_as(shifted), row_weights).amin())
+    return torch.stack(losses).view(scores.shape[:-1]).to(scores)
 
 
 def _threshold_between(ranked: torch.Tensor, cut: int) -> float:

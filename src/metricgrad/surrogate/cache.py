@@ -15,12 +15,20 @@ import platformdirs
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from safetensors.torch import save as packed_tensors
+from torch import Tensor
 
 from metricgrad.files import write_whole
 from metricgrad.metrics.metric import Metric
-from metricgrad.metrics.tasks import BINARY
+from metricgrad.metrics.tasks import BINARY, COLUMNS
 from metricgrad.reporting.progress import work_bar
-from metricgrad.surrogate.count_emulator import CALLS_TO_CHECK, CALLS_TO_FIT, CountEmulator, emulated, fit_counts
+from metricgrad.surrogate.emulators import (
+    CountEmulator,
+    ScoreEmulator,
+    called_sets,
+    calls_to_fit,
+    fit_emulator,
+    new_emulator,
+)
 from metricgrad.surrogate.network import CONFIGS, Progress, Surrogate, SurrogateConfig, config_for
 from metricgrad.surrogate.pretrained import bundled_surrogate, open_surrogate, packed_surrogate, unpacked_surrogate
 from metricgrad.surrogate.pretraining import PAPER_FITTING, fit_universal, fitting_for, sample_losses
@@ -28,48 +36,57 @@ from metricgrad.surrogate.synthetic import PaperSets, RandomSets, sets_for
 
 
 def universal_for(
-    metric: Metric, config: SurrogateConfig | str | None = None, progress: Progress | None = None
+    metric: Metric,
+    config: SurrogateConfig | str | None = None,
+    progress: Progress | None = None,
+    known: Tensor | None = None,
 ) -> Surrogate:
     """Return the universal surrogate of a metric: bundled, or from the cache, or fitted now and cached.
 
     A metric that is not built in is identified by its losses on a few random sets. The paper's config is fitted to the
-    paper's random sets.
+    paper's random sets. A black box of scores that was called already, for an emulator that does not fit, is fitted to
+    these known losses.
     """
     bundled = bundled_surrogate(metric, config)
     if bundled is not None:
         return bundled
     sets: RandomSets
+    before = metric.calls
+    losses = sample_losses(metric) if known is None else known.tolist()
     if config == "paper":
-        config, sets, fitting = CONFIGS["paper"], PaperSets(), PAPER_FITTING
+        config, sets, fitting, known = CONFIGS["paper"], PaperSets(), PAPER_FITTING, None
     else:
         config = config_for(metric) if config in (None, "default") else config
-        sets, fitting = sets_for(metric), fitting_for(metric)
-    path = _cache() / f"{fingerprint(metric, config, sets, fitting)}.safetensors"
+        sets, fitting = sets_for(metric), fitting_for(metric, (metric.calls - before) / len(losses))
+    path = _cache() / f"{fingerprint(metric, config, sets, fitting, losses=losses)}.safetensors"
     with suppress(OSError, ValueError):  # absent, unreadable or damaged: then it is fitted
         return open_surrogate(path)
+    called = None if known is None else (called_sets(metric), known)
     with work_bar() if progress is None else nullcontext(progress) as report:
-        content = packed_surrogate(fit_universal(metric, sets, config, fitting, report))
+        fitted = fit_universal(metric, sets, config, fitting, report, from_relatives=True, known=called)
+    content = packed_surrogate(fitted)
     _keep_in_cache(path, content)
     return unpacked_surrogate(content, path.name)  # in half precision, as it will come from the cache
 
 
-def cheap_form(metric: Metric, progress: Progress | None = None) -> Metric:
-    """Return a black box of labels as an emulator of its counts, fitted now or before; any other metric as it is.
+def emulator_for(metric: Metric, progress: Progress | None = None) -> CountEmulator | ScoreEmulator | None:
+    """Return the emulator of a black box of two classes, fitted now or before; None for any other metric.
 
-    At its best threshold a black box would cost many calls per set. One that no emulator fits, because it depends on
-    the order of rows or on other data, stays as it is.
+    One that is not accurate, because the metric depends on the order of rows or on other data, still holds the losses
+    of the calls that it was fitted to.
     """
-    if not (metric.costly and metric.thresholded and metric.counts is None and metric.task == BINARY):
-        return metric
-    path = _cache() / f"counts-{fingerprint(metric, CALLS_TO_FIT, CALLS_TO_CHECK)}.safetensors"
-    emulator = CountEmulator(metric.bounded).requires_grad_(False)
+    tasks = (BINARY,) if metric.thresholded else (BINARY, COLUMNS)  # labels and columns are no function of counts
+    if not metric.costly or metric.counts is not None or metric.task not in tasks:
+        return None
+    path = _cache() / f"emulator-{fingerprint(metric, calls_to_fit(metric))}.safetensors"
+    emulator = new_emulator(metric)
     try:
-        emulator.load_state_dict(load_file(path))
-    except (OSError, SafetensorError, RuntimeError):  # absent or damaged: then it is fitted
+        emulator.process.load(load_file(path))
+    except (OSError, SafetensorError):  # absent or damaged: then it is fitted
         with work_bar() if progress is None else nullcontext(progress) as report:
-            emulator = fit_counts(metric, progress=report)
-        _keep_in_cache(path, packed_tensors(emulator.state_dict()))
-    return emulated(metric, emulator) if emulator.is_accurate else metric
+            emulator = fit_emulator(metric, progress=report)
+        _keep_in_cache(path, packed_tensors(emulator.process.state_dict()))
+    return emulator
 
 
 def _cache() -> Path:
@@ -94,7 +111,7 @@ def _warn_of_cache(folder: str, reason: str) -> None:
     )
 
 
-def fingerprint(metric: Metric, *settings: Any) -> str:
-    """Identify a metric by its losses on sets of several sizes, and by how it is fitted."""
-    content = [sample_losses(metric), metric.bounded, metric.thresholded, repr(settings)]
+def fingerprint(metric: Metric, *settings: Any, losses: list[float] | None = None) -> str:
+    """Identify a metric by its losses on sets of several sizes, computed unless given, and by how it is fitted."""
+    content = [sample_losses(metric) if losses is None else losses, metric.bounded, metric.thresholded, repr(settings)]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:32]

@@ -130,7 +130,12 @@ def gradient_cosine(
 
 
 def trust_on(loss: SurrogateLoss, scores: Tensor, targets: Tensor, weights: Tensor | None) -> float:
-    """Return the correlation of surrogate and metric on some sets, NaN if these lose nearly the same."""
+    """Return the correlation of surrogate and metric on some sets; NaN if these lose nearly the same, or cost too much.
+
+    Sets cost too much where the calls of a black box are few, and kept for looks at validation rows.
+    """
+    if loss.metric.costly and loss.calls_left < len(scores):
+        return math.nan
     measured = loss.fidelity(scores, targets, weights)
     span = float(loss.surrogate.high - loss.surrogate.low)
     return measured["spearman"] if measured["spread"] >= MIN_RELATIVE_SPREAD * span else math.nan

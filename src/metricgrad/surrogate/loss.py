@@ -25,6 +25,16 @@ from metricgrad.surrogate.network import (
 from metricgrad.surrogate.pretrained import bundled_surrogate, open_surrogate
 
 FORMS = ("best", "zero")
+LOOKS_SHARE = 0.25
+"""Share of the calls of a run that is kept for looks at validation rows."""
+CALLS_PER_PAUSE, PAUSE_OF_EMULATORS = 150, 0.15
+"""Refinings between two that call a black box, as a share of all so far: 150 over the limit of calls, and at least."""
+SETS_TO_CORRECT = 8
+"""Sets of a model that an emulator is fitted to at a time."""
+REPLAYED, REFININGS = 4, 100
+"""Of a black box that is called: steps over sets of earlier calls for every refining, and the least number of these."""
+MIN_COMPARED, MIN_CORRELATION = 24, 0.4
+"""Sets of a model from which on an emulator is given up, if it correlates less than this with the metric there."""
 
 
 class SurrogateLoss(nn.Module):
@@ -65,8 +75,14 @@ class SurrogateLoss(nn.Module):
     Attributes
     ----------
     metric : Metric
-        The metric in the form trained on; a black box of labels at its best threshold is emulated from its counts, so
-        that refining does not call it.
+        The metric in the form trained on. A black box is mostly emulated, so that refining hardly calls it.
+    judge : Metric
+        The metric to judge validation rows by: the one given, but a black box of labels is called only at thresholds
+        that its emulator proposes.
+    calls : int
+        Calls of a user's function since this loss was made.
+    out_of_calls : bool
+        Whether refining ended because the other calls of the run are kept for looks at validation rows.
     gap : float
         Running mean of `|true - surrogate|` over refined sets; NaN before the first.
     skipped : int
@@ -105,10 +121,16 @@ class SurrogateLoss(nn.Module):
         if not isinstance(start, (str, Path, Surrogate)):
             raise TypeError(f"start: expected 'universal', 'scratch', a path or a Surrogate, got {start!r}")
         metric = get_metric(metric)
-        if form == "best" and metric.costly:
-            from metricgrad.surrogate.cache import cheap_form  # fitting needs modules that a bundled metric does not
-
-            metric = cheap_form(metric, progress)
+        self._calls_before, self._refined = metric.calls, 0
+        self.judge: Metric = metric
+        self._truth: Metric | None = None
+        self._known: Tensor | None = None
+        self._compared: list[Tensor] = []
+        self._called: list[tuple[Tensor, Tensor]] = []
+        self._generator, self._per_set, self._next_due = torch.Generator().manual_seed(0), 1.0, 0
+        self.out_of_calls = False
+        if form == "best" and metric.costly and (metric.thresholded or start == "universal"):
+            metric = self._emulated(metric, progress)
         self.metric: Metric = metric.trained(form)
         self.surrogate = self._started(start, config, progress)
         if self.surrogate.view.outputs != self.metric.task.outputs:
@@ -132,6 +154,34 @@ class SurrogateLoss(nn.Module):
             self._optimizer = torch.optim.Adam(self.surrogate.parameters(), self.learning_rate, fused=True)
         return self._optimizer
 
+    def _emulated(self, metric: Metric, progress: Progress | None) -> Metric:
+        """Return a black box as its emulator, if there is a good one."""
+        from metricgrad.surrogate import cache, emulators  # fitting needs modules that a bundled metric does not
+
+        emulator = cache.emulator_for(metric, progress)
+        if emulator is None or not emulator.is_accurate:
+            if isinstance(emulator, emulators.ScoreEmulator):
+                self._known = emulator.process.values
+            return metric
+        if isinstance(emulator, emulators.ScoreEmulator):
+            self._truth = metric
+        stand_in = emulators.emulated(metric, emulator)
+        self.judge = emulators.guided(metric, stand_in)
+        return stand_in
+
+    @property
+    def calls(self) -> int:
+        """Calls of a user's function since this loss was made, looks at validation rows included."""
+        calls: int = self.judge.calls - self._calls_before
+        return calls
+
+    @property
+    def calls_left(self) -> float:
+        """Calls that refining may still take: what looks at validation rows do not need of the calls of a run."""
+        if self.judge.budget is None:
+            return float("inf")
+        return max((1 - LOOKS_SHARE) * self.judge.budget.max_calls - self.calls, 0)
+
     def _started(
         self, start: str | Path | Surrogate, config: SurrogateConfig | str | None, progress: Progress | None
     ) -> Surrogate:
@@ -143,7 +193,7 @@ class SurrogateLoss(nn.Module):
                 return bundled
             from metricgrad.surrogate.cache import universal_for
 
-            return universal_for(self.metric, config, progress)
+            return universal_for(self.metric, config, progress, self._known)
         if start == "scratch":
             return Surrogate(config_for(self.metric) if config in (None, "default") else config)
         if not Path(start).is_file():
@@ -240,15 +290,61 @@ class SurrogateLoss(nn.Module):
         self._count_skipped(kept)
         if not bool(kept.any()):
             return float("nan")
+        self._refined += 1
+        if self.metric.costly:
+            kept = self._affordable(kept)
+            if not bool(kept.any()):
+                self._replay(steps)
+                return float("nan")
         sets = scores.detach()[kept], targets[kept], weights[kept]
+        self._correct(*sets)
         with torch.autocast(scores.device.type, enabled=False):
+            before = self.calls
             true = self.true((scores if judged is None else judged).detach()[kept], *sets[1:])
+            self._per_set = max((self.calls - before) / len(true), 1)
             self._stretch(true)
             gaps = self._learn(sets, true, steps)
         whole = torch.cat(gaps).mean()
         for gap in [whole] if judged is None else [gap.mean() for gap in gaps]:
             self.running_gap.copy_(torch.where(self.running_gap.isnan(), gap, 0.9 * self.running_gap + 0.1 * gap))
         return float(whole)
+
+    def _affordable(self, kept: Tensor) -> Tensor:
+        """Return the mask of the sets that a black box is called on: none if it is not due, or calls have run out."""
+        assert self.judge.budget is not None
+        most = min(max(self.judge.budget.max_calls // REFININGS, SETS_TO_CORRECT), int(self.calls_left / self._per_set))
+        if most < min(int(kept.sum()), SETS_TO_CORRECT):
+            self.out_of_calls, most = True, 0
+        elif not self._is_due(0.0):
+            most = 0
+        return kept & (kept.flatten().cumsum(0).view(kept.shape) <= most)
+
+    def _is_due(self, least_pause: float) -> bool:
+        """Whether to call a black box in this refining: often at first, then in pauses that grow as calls are fewer."""
+        assert self.judge.budget is not None
+        if self._refined < self._next_due:
+            return False
+        pause = max(CALLS_PER_PAUSE / self.judge.budget.max_calls, least_pause)
+        self._next_due = self._refined + max(int(pause * self._refined), 1)
+        return True
+
+    def _correct(self, scores: Tensor, targets: Tensor, weights: Tensor) -> None:
+        """Call the true metric now and then on the sets of a model, and fit its emulator to them too.
+
+        If the emulator does not follow it there, the true metric is called from then on.
+        """
+        some = min(len(scores), SETS_TO_CORRECT, int(min(self.calls_left, SETS_TO_CORRECT)))
+        if self._truth is None or not some or not self._is_due(PAUSE_OF_EMULATORS):
+            return
+        present = weights[:some] if self._truth.takes_weights else (weights[:some] > 0).to(weights)
+        sets = scores[:some].double(), targets[:some], present
+        true = self._truth(*sets)
+        self._compared.append(torch.stack((self.metric(*sets), true)))
+        if not _follows(torch.cat(self._compared, -1)):
+            self.metric, self._truth, self._next_due = self._truth, None, 0
+            return
+        emulator: Any = self.metric.function
+        emulator.add(*sets, true)
 
     def _learn(self, sets: tuple[Tensor, Tensor, Tensor], true: Tensor, steps: int) -> list[Tensor]:
         """Step Adam over parts of the sets, `(k, n)`, and return the gaps of each part before its step."""
@@ -257,13 +353,35 @@ class SurrogateLoss(nn.Module):
         if surrogate.fixed_pool:
             with torch.no_grad():
                 pooled = surrogate.pool(*sets)
+            if self.metric.costly and not self._called:
+                self._recalibrate(pooled, true)
         span = surrogate.high - surrogate.low
         with learning(surrogate) as learned:
             for part in torch.arange(len(true), device=true.device).chunk(steps):
                 smooth = surrogate(*(rows[part] for rows in sets)) if pooled is None else surrogate.judge(pooled[part])
                 self._step(meta_loss(smooth / span, true[part] / span, self.relational), learned)
                 gaps.append((smooth.detach() - true[part]).abs())
+        if self.metric.costly and pooled is not None:
+            parts = -(-len(true) // SETS_TO_CORRECT)
+            self._called += zip(pooled.chunk(parts), true.chunk(parts), strict=True)
+            self._replay(steps)
         return gaps
+
+    def _recalibrate(self, pooled: Tensor, true: Tensor) -> None:
+        """Bring the surrogate to the level of the metric, if on the first sets of a model it does not follow it."""
+        judged = self.surrogate.judge(pooled)
+        if len(true) > 1 and float((judged - true).abs().mean()) > 2 * float((true - true.mean()).abs().mean()):
+            self.surrogate.calibrate(pooled, true)
+
+    def _replay(self, steps: int) -> None:
+        """Step Adam over sets of earlier calls: a call of a black box is worth more than one step."""
+        if not self._called:
+            return
+        span = self.surrogate.high - self.surrogate.low
+        chosen = torch.randint(len(self._called), (max(REPLAYED, steps),), generator=self._generator).tolist()
+        with learning(self.surrogate) as learned:
+            for sets, losses in (self._called[number] for number in chosen):
+                self._step(meta_loss(self.surrogate.judge(sets) / span, losses / span, self.relational), learned)
 
     def _step(self, distance: Tensor, learned: list[nn.Parameter]) -> None:
         """Step Adam down a distance of the parameters that are learned.
@@ -365,6 +483,13 @@ class SurrogateLoss(nn.Module):
         if self._optimizer:
             self._optimizer.load_state_dict(self._optimizer.state_dict())
         return self
+
+
+def _follows(losses: Tensor) -> bool:
+    """Whether emulated losses go with the true ones, `(2, k)`; undecided, they do."""
+    if losses.shape[-1] < MIN_COMPARED or bool((losses.std(-1) == 0).any()):
+        return True
+    return float(losses.corrcoef()[0, 1]) >= MIN_CORRELATION
 
 
 @contextmanager

@@ -191,12 +191,31 @@ class Surrogate(nn.Module):
 
     def judge(self, pooled: Tensor) -> Tensor:
         """Return the losses of pooled sets (h): `(..., q)` -> `(...)`."""
+        return self.low + (self.high - self.low) * self.linked(self.raw(pooled))
+
+    def raw(self, pooled: Tensor) -> Tensor:
+        """Return the output of h for pooled sets, before the output function: `(..., q)` -> `(...)`."""
         if self.view.parts == "unordered":
             pooled, share = pooled[..., :-1], pooled[..., -1:]
             hidden = self.whole((self.h(pooled) * share).sum(-2))
         else:
             hidden = self.h(pooled)
-        return torch.lerp(self.low, self.high, self.linked(self.last(hidden)[..., 0]))
+        raw: Tensor = self.last(hidden)[..., 0]
+        return raw
+
+    @torch.no_grad()
+    def calibrate(self, pooled: Tensor, true: Tensor, least_slope: float = 0.05) -> None:
+        """Scale and shift the output of h by least squares, so that losses of pooled sets have the level of true ones.
+
+        Far from the sets it was fitted to, h may saturate the output function, where it learns no more.
+        """
+        raw, share = self.raw(pooled).double(), ((true - self.low) / (self.high - self.low)).double()
+        wanted = share.clamp(0.01, 0.99).logit() if self.config.link == "sigmoid" else share
+        centred = raw - raw.mean()
+        slope = (centred * wanted).sum() / centred.square().sum().clamp(min=EPSILON)
+        slope = slope.clamp(least_slope, 20)
+        self.last.weight.mul_(slope)
+        self.last.bias.mul_(slope).add_(wanted.mean() - slope * raw.mean())
 
     def linked(self, raw: Tensor) -> Tensor:
         """Apply the output function to the scalar output of h."""

@@ -22,9 +22,15 @@ from torch import Tensor
 
 from metricgrad.metrics.metric import Metric
 from metricgrad.metrics.registry import builtin_metrics, named_metric
+from metricgrad.metrics.tasks import MULTICLASS, MULTILABEL, RANKING
 from metricgrad.surrogate.network import Surrogate, SurrogateConfig, config_for
 
 WEIGHTS_FOLDER = Path(__file__).parent / "weights"
+EXTRA_SETTINGS = ("fnr_at_fpr(0.01)",)
+"""Metrics with a setting other than the default that are bundled too."""
+NOT_BUNDLED = ("best_recall", "top_k_error(5)", "mrr")
+BUNDLED_TASKS = (MULTICLASS, MULTILABEL, RANKING)
+"""Tasks beside that of two classes whose metrics are bundled, as they are trained: at no offsets."""
 MIN_FAITHFULNESS = 0.8
 """Below which a bundled surrogate is marked in the list, and warned of where it is used."""
 
@@ -89,7 +95,7 @@ def file_name(name: str) -> str:
     >>> file_name("precision_at(0.02)")
     'precision_at_0.02.safetensors'
     """
-    return f"{name.replace('(', '_').replace(')', '')}.safetensors"
+    return f"{name.replace('(', '_').replace(',', '_').replace(')', '')}.safetensors"
 
 
 def bundled_index(folder: Path | None = None) -> dict[str, dict[str, Any]]:
@@ -118,9 +124,16 @@ def bundled_digest(metric: Metric, config: str, form: str) -> str:
 
 
 def bundled_names() -> list[str]:
-    """Return the forms of the built-in metrics that get a surrogate; the best recall is always 0, so it gets none."""
-    forms = [form for metric in builtin_metrics() for form in dict.fromkeys((metric.name, metric.best.name))]
-    return [name for name in forms if name != "best_recall"]
+    """Return the forms of the built-in metrics that get a surrogate, which are those that are trained.
+
+    The best recall is always 0, so it gets none. Neither does the top-k error, which is 0 where there are no more than
+    k classes, the reciprocal rank, which one document decides and a surrogate hardly follows, nor metrics of numbers,
+    whose g is learned.
+    """
+    metrics = [*builtin_metrics(), *map(named_metric, EXTRA_SETTINGS)]
+    forms = [form for metric in metrics for form in dict.fromkeys((metric.name, metric.best.name))]
+    others = [metric.name for task in BUNDLED_TASKS for metric in builtin_metrics(task)]
+    return [name for name in (*forms, *others) if name not in NOT_BUNDLED]
 
 
 def faithfulness(record: Mapping[str, Any]) -> float:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator
+from copy import deepcopy
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,7 +27,8 @@ from metricgrad.surrogate.network import (
     renamed_keyword,
 )
 from metricgrad.surrogate.pretrained import WEIGHTS_FOLDER, file_name, open_surrogate, read_record, save_surrogate
-from metricgrad.surrogate.synthetic import GROUP_SIZE, BroadSets, RandomSets, Sets, sets_for
+from metricgrad.surrogate.relatives import nearest_relative, start_at
+from metricgrad.surrogate.synthetic import GROUP_SIZE, RandomSets, Sets, sets_for
 
 
 @dataclass(frozen=True)
@@ -43,21 +45,36 @@ class Fitting:
 
 
 THOROUGH = Fitting()
-ON_DEMAND = Fitting(groups=1_000, steps=3_000)
-"""For black boxes: 8,000 calls of the metric."""
-ON_DEMAND_OUTPUTS = Fitting(steps=1_500, sizes=(100, 200, 400))
-"""For several outputs, of which no corpus is kept: sixteen new sets per step."""
+ON_DEMAND = Fitting(groups=400, steps=1_000, learning_rate=1e-3)
+"""For any other metric of two classes: from the weights of its nearest relative."""
+THOROUGH_OUTPUTS = Fitting(groups=1_600, steps=6_000, batch=16, sizes=(100, 200, 400, 800))
+"""For several outputs, each of which is a set of its own."""
+THOROUGH_SAMPLES = Fitting(groups=480, steps=4_000, batch=4, sizes=(50, 100, 150))
+"""For labels row by row, each row of which is a set of its own."""
+THOROUGH_RANKING = Fitting(groups=4_000, steps=5_000, batch=32, sizes=(8, 16, 32, 64, 128))
+ON_DEMAND_OUTPUTS = Fitting(groups=200, steps=1_000, batch=16, learning_rate=1e-3, sizes=(100, 200, 400))
 ON_DEMAND_REGRESSION = Fitting(steps=3_000, sizes=(50, 100, 200, 400))
-ON_DEMAND_RANKING = Fitting(groups=4_000, steps=4_000, sizes=(8, 16, 32, 64, 128))
+ON_DEMAND_RANKING = Fitting(groups=400, steps=1_000, batch=32, learning_rate=1e-3, sizes=(8, 16, 32, 64, 128))
+HELD_OUT, LOOK_EVERY, PATIENCE = 5, 25, 8
+"""One of so many groups is held out; steps between looks at them, and looks without improvement before stopping."""
+CALLS_SHARE = 0.4
+"""Share of the calls of a black box that its surrogate is fitted to before training."""
 PAPER_FITTING = Fitting(steps=3_000, learning_rate=1e-3, relational=0.0, sizes=(100,))
 """For the paper's config, whose g is learned too: sixteen new sets of 100 rows per step."""
 
 
 class Corpus(NamedTuple):
-    """Random sets, pooled, and their true losses: `(groups, 8, q)` and `(groups, 8, metrics)`."""
+    """Random sets, pooled, and their true losses: `(groups, 8, q)` and `(groups, 8, metrics)`.
 
-    pooled: Tensor
-    true: Tensor
+    Unordered sets of a view stay separate, `(groups, 8, m, q)`, so that there is a part for every m.
+    """
+
+    pooled: list[Tensor]
+    true: list[Tensor]
+
+    def of(self, metric: int) -> list[Tensor]:
+        """Return the losses of one metric, part by part: `(groups, 8)`."""
+        return [part[..., metric] for part in self.true]
 
 
 def fit_universal(
@@ -67,6 +84,8 @@ def fit_universal(
     fitting: Fitting = THOROUGH,
     progress: Progress | None = None,
     *,
+    from_relatives: bool = False,
+    known: tuple[Iterable[Sets], Tensor] | None = None,
     construction: SurrogateConfig | str | None = None,
 ) -> Surrogate:
     """Fit a surrogate to a metric on random sets (Eq. 3).
@@ -83,6 +102,11 @@ def fit_universal(
         How many sets and steps.
     progress : callable, optional
         Called as `progress(what, done, total)`.
+    from_relatives : bool
+        Whether to start from the bundled surrogate that correlates best with the metric, instead of random weights;
+        the fitting is then shorter.
+    known : tuple, optional
+        Sets whose losses are known already, group by group, and these losses: it is fitted to them and no others.
     construction : SurrogateConfig or {"default", "paper"}, optional
         Deprecated name of `config`.
 
@@ -95,9 +119,16 @@ def fit_universal(
     if config is None:
         config = config_for(metric)
     surrogate = new_surrogate(config, fitting.seed)
-    if surrogate.fixed_pool and surrogate.view.parts != "unordered":
-        corpus = draw_corpus([metric], surrogate, sets, fitting, progress)
-        fit_to_corpus(surrogate, corpus.pooled, corpus.true[..., 0], fitting, metric, progress)
+    if surrogate.fixed_pool:
+        corpus = (
+            _known_corpus(surrogate, *known) if known else draw_corpus([metric], surrogate, sets, fitting, progress)
+        )
+        relative = nearest_relative(surrogate.config, corpus.pooled, corpus.of(0)) if from_relatives else None
+        if relative is None:
+            fit_to_corpus(surrogate, corpus.pooled, corpus.of(0), fitting, metric, progress)
+        else:
+            start_at(surrogate, relative)
+            adapt_to_corpus(surrogate, corpus.pooled, corpus.of(0), fitting, metric, progress)
     else:
         _fit_to_fresh_sets(surrogate, metric, sets, fitting, progress)
     return surrogate.eval()
@@ -111,14 +142,23 @@ def draw_corpus(
     progress: Progress | None = None,
 ) -> Corpus:
     """Draw random sets once, pool each and compute the loss of every metric."""
-    pooled, true = [], []
+    pooled: dict[tuple[int, ...], list[Tensor]] = {}
+    true: dict[tuple[int, ...], list[Tensor]] = {}
     for done, drawn in _drawn_groups(sets, fitting, per_draw=16):
         with torch.no_grad():
-            pooled.append(surrogate.pool(*drawn).unflatten(0, (-1, GROUP_SIZE)))
-        true.append(torch.stack([metric(*drawn) for metric in metrics], -1).view(-1, GROUP_SIZE, len(metrics)))
+            part = surrogate.pool(*drawn).unflatten(0, (-1, GROUP_SIZE))
+        losses = torch.stack([metric(*drawn) for metric in metrics], -1).view(-1, GROUP_SIZE, len(metrics))
+        pooled.setdefault(part.shape[2:], []).append(part)
+        true.setdefault(part.shape[2:], []).append(losses)
         if progress:
             progress("computing losses of random sets", done, fitting.groups)
-    return Corpus(torch.cat(pooled), torch.cat(true))
+    return Corpus([torch.cat(parts) for parts in pooled.values()], [torch.cat(parts) for parts in true.values()])
+
+
+@torch.no_grad()
+def _known_corpus(surrogate: Surrogate, sets: Iterable[Sets], losses: Tensor) -> Corpus:
+    pooled = torch.stack([surrogate.pool(*group) for group in sets])
+    return Corpus([pooled], [losses.view(-1, GROUP_SIZE, 1).to(pooled.dtype)])
 
 
 def _drawn_groups(sets: RandomSets, fitting: Fitting, per_draw: int) -> Iterator[tuple[int, Sets]]:
@@ -130,21 +170,65 @@ def _drawn_groups(sets: RandomSets, fitting: Fitting, per_draw: int) -> Iterator
 
 def fit_to_corpus(
     surrogate: Surrogate,
-    pooled: Tensor,
-    true: Tensor,
+    pooled: list[Tensor],
+    true: list[Tensor],
     fitting: Fitting,
     metric: Metric,
     progress: Progress | None = None,
 ) -> None:
-    """Fit h to pooled sets, `(groups, 8, q)`, and their true losses, `(groups, 8)`."""
-    low, high = _range(metric, true)
-    true = (true - low) / (high - low)
+    """Fit h to parts of pooled sets, `(groups, 8, q)` each, and their true losses, `(groups, 8)`."""
+    low, high = _range(metric, torch.cat(true))
+    true = [(part - low) / (high - low) for part in true]
+    sizes = torch.tensor([float(len(part)) for part in true])
     generator = torch.Generator().manual_seed(fitting.seed)
     for _ in _schedule(surrogate, fitting, progress):
-        rows = torch.randint(len(true), (fitting.batch,), generator=generator)
-        meta_loss(surrogate.judge(pooled[rows]), true[rows], fitting.relational).backward()
+        chosen = int(sizes.multinomial(1, generator=generator)) if len(true) > 1 else 0
+        rows = torch.randint(len(true[chosen]), (fitting.batch,), generator=generator)
+        judged = surrogate.judge(pooled[chosen][rows])
+        meta_loss(judged, true[chosen][rows], fitting.relational).backward()
     surrogate.low.fill_(low)
     surrogate.high.fill_(high)
+
+
+def adapt_to_corpus(
+    surrogate: Surrogate,
+    pooled: list[Tensor],
+    true: list[Tensor],
+    fitting: Fitting,
+    metric: Metric,
+    progress: Progress | None = None,
+) -> None:
+    """Fit a surrogate that starts at a relative; a fifth of the groups is held out and chooses when to stop."""
+    low, high = _range(metric, torch.cat(true))
+    true = [(part - low) / (high - low) for part in true]
+    held = [max(len(part) // HELD_OUT, 1) if len(part) > 1 else 0 for part in true]
+    kept = [(p[n:], t[n:]) for p, t, n in zip(pooled, true, held, strict=True)]
+    unseen = [(p[:n], t[:n]) for p, t, n in zip(pooled, true, held, strict=True) if n]
+    calibrated, wanted = max(kept, key=lambda part: len(part[1]))
+    surrogate.calibrate(calibrated.flatten(0, 1), wanted.flatten())
+    sizes = torch.tensor([float(len(part)) for _, part in kept])
+    generator = torch.Generator().manual_seed(fitting.seed)
+    least, best, since = _distance(surrogate, unseen, fitting), deepcopy(surrogate.state_dict()), 0
+    for step in _schedule(surrogate, fitting, progress):
+        sets, losses = kept[int(sizes.multinomial(1, generator=generator)) if len(kept) > 1 else 0]
+        rows = torch.randint(len(losses), (min(fitting.batch, len(losses)),), generator=generator)
+        meta_loss(surrogate.judge(sets[rows]), losses[rows], fitting.relational).backward()
+        if step % LOOK_EVERY == LOOK_EVERY - 1:
+            distance, since = _distance(surrogate, unseen, fitting), since + 1
+            if distance < least:
+                least, best, since = distance, deepcopy(surrogate.state_dict()), 0
+            if since == PATIENCE:
+                break
+    surrogate.load_state_dict(best)
+    surrogate.low.fill_(low)
+    surrogate.high.fill_(high)
+
+
+@torch.no_grad()
+def _distance(surrogate: Surrogate, parts: list[tuple[Tensor, Tensor]], fitting: Fitting) -> float:
+    """Return the mean distance over parts of a corpus."""
+    distances = [meta_loss(surrogate.judge(sets), true, fitting.relational) for sets, true in parts]
+    return float(torch.stack(distances).mean()) if distances else math.inf
 
 
 def _range(metric: Metric, true: Tensor) -> tuple[float, float]:
@@ -156,11 +240,16 @@ def _range(metric: Metric, true: Tensor) -> tuple[float, float]:
     return (0.0, 1.0) if metric.bounded else (low, high)
 
 
-def fitting_for(metric: Metric) -> Fitting:
-    """Return how the surrogate of a metric is fitted on demand."""
-    if metric.task.outputs:
-        return ON_DEMAND_OUTPUTS
-    return {"ranking": ON_DEMAND_RANKING, "regression": ON_DEMAND_REGRESSION}.get(metric.task.name, ON_DEMAND)
+def fitting_for(metric: Metric, calls_per_set: float = 0) -> Fitting:
+    """Return how the surrogate of a metric is fitted on demand: to a share of the calls that a run may take."""
+    by_task = {"ranking": ON_DEMAND_RANKING, "regression": ON_DEMAND_REGRESSION}
+    fitting = ON_DEMAND_OUTPUTS if metric.task.outputs else by_task.get(metric.task.name, ON_DEMAND)
+    if not calls_per_set or metric.budget is None:
+        return fitting
+    sets = CALLS_SHARE * metric.budget.max_calls / calls_per_set
+    if metric.task.name == "regression":  # two groups of new sets a step
+        return replace(fitting, steps=min(fitting.steps, max(int(sets) // (2 * GROUP_SIZE), 1)))
+    return replace(fitting, groups=min(fitting.groups, max(int(sets) // GROUP_SIZE, 2)))
 
 
 def _fit_to_fresh_sets(
@@ -194,9 +283,10 @@ def _schedule(surrogate: Surrogate, fitting: Fitting, progress: Progress | None)
 def sample_losses(metric: Metric) -> list[float]:
     """Return the losses of a metric on a few random sets of several sizes; raise a ValueError if it is constant."""
     generator, sets = torch.Generator().manual_seed(0), sets_for(metric)
-    sizes = (50, 100, 400, 1000, 2000)
+    sizes = (50, 400) if metric.costly else (50, 100, 400, 1000, 2000)
     losses = torch.cat([metric(*sets(1, GROUP_SIZE, size, generator)).double() for size in sizes])
-    if float(losses.max() - losses.min()) <= 1e-9 * float(losses.abs().max()):
+    constant = float(losses.max() - losses.min()) <= 1e-9 * float(losses.abs().max())
+    if constant and not metric.costly:  # a few calls decide nothing
         raise ValueError(
             f"metric: {metric.name!r} is constant ({float(losses[0]):g} on every random set); nothing to learn. A "
             "metric that some threshold always satisfies, such as recall, has to be trained with form='zero'"
@@ -208,31 +298,49 @@ def sample_losses(metric: Metric) -> list[float]:
 # ---- fitting what is bundled ---------------------------------------------------------------------------------------
 
 
+def thorough_for(metric: Metric) -> Fitting:
+    """Return how the surrogate of a metric is fitted before it is bundled."""
+    if metric.view == "samples":
+        return THOROUGH_SAMPLES
+    if metric.task.outputs:
+        return THOROUGH_OUTPUTS
+    return THOROUGH_RANKING if metric.task.name == "ranking" else THOROUGH
+
+
 def fit_bundled(
-    names: list[str], folder: Path = WEIGHTS_FOLDER, fitting: Fitting = THOROUGH, progress: Progress | None = None
+    names: list[str],
+    folder: Path = WEIGHTS_FOLDER,
+    fitting: Fitting | None = None,
+    progress: Progress | None = None,
+    **changes: Any,
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Fit and save surrogates of built-in metrics, yielding each record; those of one config share random sets."""
+    """Fit and save surrogates of built-in metrics, yielding each record; those of one config share random sets.
+
+    They are fitted as given, or as suits their task, with some fields of `Fitting` changed.
+    """
     metrics = [named_metric(name) for name in names]
     for metric in metrics:
         sample_losses(metric)  # refuses a constant metric before any work
     for config in dict.fromkeys(config_for(metric) for metric in metrics):
         group = [metric for metric in metrics if config_for(metric) == config]
-        corpus = draw_corpus(group, new_surrogate(config, fitting.seed), BroadSets(), fitting, progress)
-        for metric, true in zip(group, corpus.true.unbind(-1), strict=True):
-            surrogate = new_surrogate(config, fitting.seed)
-            fit_to_corpus(surrogate, corpus.pooled, true, fitting, metric, progress)
-            yield metric.name, _save_with_record(metric, surrogate, folder, fitting)
+        how = replace(fitting or thorough_for(group[0]), **changes)
+        corpus = draw_corpus(group, new_surrogate(config, how.seed), sets_for(group[0]), how, progress)
+        for number, metric in enumerate(group):
+            surrogate = new_surrogate(config, how.seed)
+            fit_to_corpus(surrogate, corpus.pooled, corpus.of(number), how, metric, progress)
+            yield metric.name, _save_with_record(metric, surrogate, folder, how)
 
 
 def _save_with_record(metric: Metric, surrogate: Surrogate, folder: Path, fitting: Fitting) -> dict[str, Any]:
     path = folder / file_name(metric.name)
     save_surrogate(surrogate, path)
-    unseen = BroadSets()(500, GROUP_SIZE, 400, torch.Generator().manual_seed(fitting.seed + 1_000_000))
+    groups = 100 if metric.view == "samples" else 500
+    unseen = sets_for(metric)(groups, GROUP_SIZE, 400, torch.Generator().manual_seed(fitting.seed + 1_000_000))
     record = {
         "metric": metric.name,
         "fitting": asdict(fitting),
         "held_out_sets_of_400": measure_fidelity(open_surrogate(path), metric, unseen),
-        "command": f"metricgrad universal fit '{metric.name}' --seed {fitting.seed}{_changed_options(fitting)}",
+        "command": f"metricgrad universal fit '{metric.name}' --seed {fitting.seed}{_changed_options(metric, fitting)}",
         "version": __version__,
         "date": datetime.now(timezone.utc).date().isoformat(),
     }
@@ -240,7 +348,8 @@ def _save_with_record(metric: Metric, surrogate: Surrogate, folder: Path, fittin
     return read_record(path)
 
 
-def _changed_options(fitting: Fitting) -> str:
+def _changed_options(metric: Metric, fitting: Fitting) -> str:
     """Return the settings that differ from the defaults as options of the command."""
-    options = {"groups": (fitting.groups, THOROUGH.groups), "steps": (fitting.steps, THOROUGH.steps)}
+    usual = thorough_for(metric)
+    options = {"groups": (fitting.groups, usual.groups), "steps": (fitting.steps, usual.steps)}
     return "".join(f" --{name} {value}" for name, (value, default) in options.items() if value != default)

@@ -138,24 +138,29 @@ class GroupDraw:
         return copies.view(self.shape)
 
 
+OUTPUTS = (3, 4, 6, 10, 16)
+"""Numbers of classes or labels of random sets; a surrogate takes any other number too."""
+
+
 @dataclass(frozen=True)
 class ClassSets:
-    """Sets of several classes, rare or common, some separated better than others."""
+    """Sets of several classes, rare or common, some separated better than others; their number is drawn."""
 
-    classes: int = 6
+    outputs: tuple[int, ...] = OUTPUTS
     weighted: bool = True
 
     def __call__(self, groups: int, group_size: int, size: int, generator: torch.Generator) -> Sets:
         """Draw sets `(groups * group_size, size, classes)`."""
-        draw = GroupDraw(groups, group_size, size * self.classes, generator)
-        shape = (groups * group_size, size, self.classes)
-        share = _of_outputs(draw, self.classes)
+        classes = _one_of(self.outputs, generator)
+        draw = GroupDraw(groups, group_size, size * classes, generator)
+        shape = (groups * group_size, size, classes)
+        share = _of_outputs(draw, classes)
         chance = draw.paired(torch.rand(draw.shape, generator=generator)).view(shape).clamp(1e-9, 1 - 1e-9)
         class_index = (share - (-chance.log()).log()).argmax(-1)
         class_index[:, 0], class_index[:, 1] = 0, 1
-        targets = one_hot(class_index, self.classes).float()
-        apart = _of_outputs(draw, self.classes).abs() + draw.uniform(0, 4).unsqueeze(-1)
-        tendency = 0.7 * _of_outputs(draw, self.classes) + draw.uniform(0, 1).unsqueeze(-1) * share
+        targets = one_hot(class_index, classes).float()
+        apart = _of_outputs(draw, classes).abs() + draw.uniform(0, 4).unsqueeze(-1)
+        tendency = 0.7 * _of_outputs(draw, classes) + draw.uniform(0, 1).unsqueeze(-1) * share
         scores = draw.perturbed((draw.normal_rows().view(shape) + apart * targets + tendency).flatten(1)).view(shape)
         scores = scores * (0.5 * draw.normal()).exp().unsqueeze(-1)
         return Sets(scores, targets, _random_weights(draw, size, self.weighted))
@@ -163,23 +168,24 @@ class ClassSets:
 
 @dataclass(frozen=True)
 class LabelSets:
-    """Sets of several labels, each rare or common, that come together or alone."""
+    """Sets of several labels, each rare or common, that come together or alone; their number is drawn."""
 
-    labels: int = 6
+    outputs: tuple[int, ...] = OUTPUTS
     weighted: bool = True
 
     def __call__(self, groups: int, group_size: int, size: int, generator: torch.Generator) -> Sets:
         """Draw sets `(groups * group_size, size, labels)`."""
-        draw = GroupDraw(groups, group_size, size * self.labels, generator)
-        shape = (groups * group_size, size, self.labels)
+        labels = _one_of(self.outputs, generator)
+        draw = GroupDraw(groups, group_size, size * labels, generator)
+        shape = (groups * group_size, size, labels)
         together = draw.uniform(0, 0.7).unsqueeze(-1)
         common = draw.paired(draw.normal_rows()).view(shape)[..., :1]
         own = draw.paired(draw.normal_rows()).view(shape)
-        rarity = 1 + 0.8 * _of_outputs(draw, self.labels)
+        rarity = 1 + 0.8 * _of_outputs(draw, labels)
         targets = (together * common + (1 - together**2).sqrt() * own > rarity).float()
         targets[:, 0], targets[:, 1] = 1, 0
-        apart = draw.uniform(0, 4).unsqueeze(-1) + 0.5 * _of_outputs(draw, self.labels)
-        cut = apart * draw.uniform(0, 1).unsqueeze(-1) + 0.5 * _of_outputs(draw, self.labels)
+        apart = draw.uniform(0, 4).unsqueeze(-1) + 0.5 * _of_outputs(draw, labels)
+        cut = apart * draw.uniform(0, 1).unsqueeze(-1) + 0.5 * _of_outputs(draw, labels)
         scores = draw.perturbed((draw.normal_rows().view(shape) + apart * targets).flatten(1)).view(shape) - cut
         return Sets(scores, targets, _random_weights(draw, size, self.weighted))
 
@@ -245,6 +251,10 @@ def sets_for(metric: Metric) -> RandomSets:
         "regression": NumberSets(weighted),
     }
     return made[metric.task.name]
+
+
+def _one_of(numbers: tuple[int, ...], generator: torch.Generator) -> int:
+    return numbers[int(torch.randint(len(numbers), (), generator=generator))]
 
 
 def _of_outputs(draw: GroupDraw, outputs: int) -> Tensor:
