@@ -88,6 +88,8 @@ def fit(
         echo("training was stopped early; the best model so far is kept")
     if inner.verdict_ is not None:
         echo(str(inner.verdict_))
+    if inner.calls_:
+        echo(f"{inner.calls_:,} calls of the metric")
     shown = judge.shown(inner.validation_loss_)
     echo(f"{shown} on the validation rows, which also chose the checkpoint and the threshold")
     echo(f"The model is in {out}: metricgrad predict {out} DATA, or metricgrad.load({str(out)!r}).")

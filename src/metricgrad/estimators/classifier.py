@@ -100,6 +100,8 @@ class MetricClassifier(LabelEstimator):
         Which model was kept, the one that followed the metric or the one that followed cross-entropy, and by how much.
     task_ : str
         What was predicted: two classes, several, or several labels a row.
+    calls_ : int
+        How often `fit` called the metric, if it is a function of the user's own; its limit is `black_box(max_calls=)`.
 
     Examples
     --------
@@ -172,7 +174,7 @@ class MetricClassifier(LabelEstimator):
         self
         """
         metric, recipe = metric_for_labels(get_metric(self.metric), y), self.effective_recipe
-        self.task_ = metric.task.name
+        self.task_, calls_before = metric.task.name, metric.calls
         self._check_arguments(metric.task)
         seed = seed_of(self.random_state)
         start = self.network_ if self.warm_start and hasattr(self, "network_") else None
@@ -196,10 +198,11 @@ class MetricClassifier(LabelEstimator):
         kept = table.rows(parts.validation)
         with torch.random.fork_rng(devices=[]):
             trained = self._train(table, parts.train, kept, metric, recipe, seed, start)
-            self.network_, self.history_, self.interrupted_, self.verdict_ = trained
-            self.threshold_ = self._choose_threshold(table, kept, metric, recipe, seed)
+            self.network_, self.history_, self.interrupted_, self.verdict_, judge = trained
+            self.threshold_ = self._choose_threshold(table, kept, judge, recipe, seed)
         shifted = scores_in_double(self.network_, kept.x) - torch.as_tensor(self.threshold_)
         self.validation_loss_ = float(metric(shifted, kept.y, kept.w))
+        self.calls_ = metric.calls - calls_before
         return self
 
     def _check_arguments(self, task: Task) -> None:
@@ -288,7 +291,7 @@ class MetricClassifier(LabelEstimator):
             return self._choose_offsets(kept, metric, recipe)
         if not isinstance(self.threshold, str):
             return float(self.threshold)
-        if not metric.thresholded or recipe.form == "zero":
+        if not metric.decides or recipe.form == "zero":
             return 0.0
         if self.threshold == "cv" and not self.interrupted_:
             trained = partial(self._train, metric=metric, recipe=recipe, seed=seed)

@@ -41,12 +41,13 @@ Array = NDArray[Any]
 
 
 class Trained(NamedTuple):
-    """A trained network, what every round did, whether it was stopped, and which model was kept."""
+    """A trained network, what every round did, whether it was stopped, which model was kept, and what judged it."""
 
     network: Scorer
     history: list[Round]
     interrupted: bool
     verdict: Verdict | None
+    judge: Metric
 
 
 class NestedRecipe(BaseEstimator):  # type: ignore[misc]
@@ -140,7 +141,8 @@ class MetricEstimator(NestedRecipe):
         from metricgrad.training.trainer import train
 
         torch.manual_seed(seed)  # dropout must not depend on the loss: every method starts from the same warm-up
-        selection = Selection(kept, getattr(loss, "judge", metric), recipe)
+        judge: Metric = getattr(loss, "judge", metric)  # of a black box, one that needs fewer calls
+        selection = Selection(kept, judge, recipe)
         rounds = train(network, loss, rows, recipe, selection=selection, seed=seed)
         history: list[Round] = []
         interrupted = False
@@ -158,7 +160,8 @@ class MetricEstimator(NestedRecipe):
         if network.additive is not None:
             network.additive.project()
         # In double, a row scores the same whatever rows lie beside it; a module of the user's stays as it is.
-        return Trained(network.double() if network.name else network, history, interrupted, selection.verdict)
+        network = network.double() if network.name else network
+        return Trained(network, history, interrupted, selection.verdict, judge)
 
     def _is_enough(self, done: Round) -> bool:
         """Call back, and return whether to stop: because the callback returned True, or the time is up."""
@@ -378,7 +381,9 @@ class LabelEstimator(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
 
     def _facts(self) -> dict[str, str]:
         cuts = ", ".join(f"{cut:.4g}" for cut in np.ravel(self.threshold_)[:8])
-        return {"method": self.method, "threshold": cuts}
+        calls = getattr(self, "calls_", 0)
+        counted = {"calls of the metric": f"{calls:,}"} if calls else {}
+        return {"method": self.method, "threshold": cuts, **counted}
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -178,7 +178,7 @@ class MetricRanker(MetricEstimator):
             with work_bar() if self.verbose else nullcontext() as report:
                 loss = make_loss(self.method, metric, recipe, report)
             trained = self._follow(loss, network, rows, kept, metric, recipe, seed)
-        self.network_, self.history_, self.interrupted_, self.verdict_ = trained
+        self.network_, self.history_, self.interrupted_, self.verdict_, _ = trained
         self.validation_loss_ = loss_of(metric, kept, scores_in_double(self.network_, kept.x))
         return self
 

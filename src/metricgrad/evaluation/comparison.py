@@ -184,8 +184,8 @@ def run_split(plan: ComparisonPlan, seed: int) -> list[Trial]:
 def _judge(one: TrainedMethod, parts: Parts, recipe: Recipe, seed: int) -> Trial:
     """Choose the threshold on the validation rows, and look at the test rows."""
     metric, threshold = one.metric, 0.0
-    if metric.thresholded and recipe.form != "zero":
-        threshold = best_threshold(metric, one.scores.validation, parts.validation.y)
+    if metric.decides and recipe.form != "zero":
+        threshold = best_threshold(getattr(one.loss, "judge", metric), one.scores.validation, parts.validation.y)
     diagnosis = diagnose(metric, one.scores.test, parts.test.y, threshold)
     followed = one.verdict is None or one.verdict.followed
     fidelity = _fidelity_pairs(one, parts, recipe, seed)
