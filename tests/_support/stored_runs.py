@@ -30,7 +30,12 @@ CHANGES = {
     "paper": {"rounds": 40, "check_every": 10},
     "paper, fast": {"rounds": 40, "check_every": 10, **FAST},
 }
-RECIPE = {name: replace(RECIPES[name.split(",")[0]], **changes) for name, changes in CHANGES.items()}
+AS_STORED = {"default": "default-0.1"}
+"""Names of recipes when the runs were stored, and what they are called now."""
+RECIPE = {
+    name: replace(RECIPES[AS_STORED.get(name.split(",")[0], name.split(",")[0])], **changes)
+    for name, changes in CHANGES.items()
+}
 RUNS = [
     "fit | linear | default, fast | sl-r | f1",
     "fit | small | default, fast | sl-u | auc",

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 from metricgrad import MetricClassifier
-from metricgrad.training.recipe import RECIPES, Recipe, get_recipe, with_new_names
+from metricgrad.training.recipe import RECIPES, Recipe, get_recipe, recipe_for, with_new_names
 
 
 def test_the_recipe_of_the_paper_is_what_its_authors_did() -> None:
     assert asdict(get_recipe("paper")) == {
+        "start": "steps",
+        "patience": None,
         "name": "paper",
         "rounds": 300_000,
         "model_steps": 3,
@@ -56,6 +58,14 @@ def test_a_recipe_is_found_by_its_name_or_taken_as_it_is() -> None:
     assert get_recipe("default") == Recipe()
 
 
+def test_the_default_recipe_depends_on_the_kind_of_the_model() -> None:
+    assert recipe_for("default", "linear") == RECIPES["linear"]
+    assert recipe_for("default", "network") == RECIPES["default"]
+    assert recipe_for("default", "own").learning_rate == 1e-3
+    assert recipe_for("paper", "linear") == RECIPES["paper"]
+    assert recipe_for(Recipe(rounds=3), "linear") == Recipe(rounds=3)
+
+
 def test_fields_can_be_changed_on_the_way() -> None:
     changed = get_recipe("paper", rounds=10, name="short")
     assert (changed.rounds, changed.name, changed.clip) == (10, "short", 1e-5)
@@ -83,7 +93,9 @@ def test_an_automatic_share_of_positives_is_natural_within_limits(prevalence: fl
     [
         ("first", "both", "one of model, surrogate"),
         ("refine_mode", "test", "one of eval, train, both"),
-        ("schedule", "step", "one of cosine, constant"),
+        ("start", "cold", "one of steps, solved"),
+        ("patience", 0, "an integer of at least 1"),
+        ("schedule", "step", "one of plateau, cosine, constant"),
         ("surrogate_config", "own", "one of default, paper"),
         ("form", "worst", "one of best, zero"),
         ("rounds", -1, "an integer of at least 0"),
@@ -115,14 +127,21 @@ def test_a_field_out_of_its_range_is_refused_by_name(field: str, value: Any, exp
 
 
 def test_numbers_of_numpy_are_numbers() -> None:
-    recipe = Recipe(rounds=np.int64(3), learning_rate=np.float32(0.5), positive_share=np.float64(0.5))  # type: ignore[arg-type]
+    recipe = Recipe(
+        warmup=3_000, model_steps=3, rounds=np.int64(3), learning_rate=np.float32(0.5), positive_share=np.float64(0.5)
+    )  # type: ignore[arg-type]
     assert recipe.steps == 3_009
 
 
 @pytest.mark.parametrize(
     ("spec", "changes", "error", "message"),
     [
-        ("quick", {}, ValueError, "recipe: expected one of default, paper, queries or a Recipe, got 'quick'"),
+        (
+            "quick",
+            {},
+            ValueError,
+            "recipe: expected one of default, default-0.1, linear, paper, queries or a Recipe, got 'quick'",
+        ),
         (3, {}, TypeError, "recipe: expected a name or a Recipe, got 3"),
         ("paper", {"epochs": 3}, ValueError, "recipe: expected fields of Recipe, got epochs"),
     ],
