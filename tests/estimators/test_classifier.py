@@ -31,7 +31,18 @@ from metricgrad.losses.binary import BASELINES, TUNED
 from metricgrad.training import data as table
 from metricgrad.training.networks import MODELS, mlp
 
-TINY = Recipe(warmup=45, rounds=3, set_size=200, refine_sets=2, learning_rate=0.03, trust=-1.0, check_every=2)
+TINY = Recipe(
+    warmup=45,
+    rounds=3,
+    set_size=200,
+    refine_sets=2,
+    learning_rate=0.03,
+    trust=-1.0,
+    check_every=2,
+    model_steps=3,
+    schedule="cosine",
+    patience=None,
+)
 STEEP = replace(TINY, learning_rate=0.2)  # for linear models, which have further to go
 X, Y = make_classification(
     400, 6, n_informative=4, n_redundant=0, n_clusters_per_class=1, weights=[0.7], flip_y=0.1, random_state=0
@@ -409,7 +420,7 @@ def test_three_rows_are_enough() -> None:
             "metric: expected a name, .*, a scorer or a callable, got 3",
         ),
         ("method", "adam", ValueError, "method: expected one of sl-r, sl-s, sl-u, .*cross-entropy.*, got 'adam'"),
-        ("recipe", "fast", ValueError, "recipe: expected one of default, paper, queries or a Recipe, got 'fast'"),
+        ("recipe", "fast", ValueError, "recipe: expected one of default, .*, queries or a Recipe, got 'fast'"),
         ("threshold", "test", ValueError, "threshold: expected 'validation', 'cv' or a finite number, got 'test'"),
         ("threshold", None, ValueError, "threshold: expected 'validation', 'cv' or a finite number, got None"),
         ("threshold", np.nan, ValueError, "threshold: expected 'validation', 'cv' or a finite number, got nan"),

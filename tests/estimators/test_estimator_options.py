@@ -24,7 +24,18 @@ from metricgrad import MetricClassifier, Recipe, black_box
 from metricgrad.training.data import Scaler
 from metricgrad.training.history import Round
 
-TINY = Recipe(warmup=45, rounds=3, set_size=200, refine_sets=2, learning_rate=0.03, trust=-1.0, check_every=2)
+TINY = Recipe(
+    warmup=45,
+    rounds=3,
+    set_size=200,
+    refine_sets=2,
+    learning_rate=0.03,
+    trust=-1.0,
+    check_every=2,
+    model_steps=3,
+    schedule="cosine",
+    patience=None,
+)
 X, Y = make_classification(
     400, 6, n_informative=4, n_redundant=0, n_clusters_per_class=1, weights=[0.7], flip_y=0.1, random_state=0
 )

@@ -13,8 +13,19 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from metricgrad import MetricClassifier, Recipe, black_box
 
-BRIEF = Recipe(warmup=60, rounds=10, set_size=60, refine_sets=2, trust_cap=20, check_every=10, learning_rate=0.03)
-STEEP = Recipe(warmup=150, rounds=50, learning_rate=0.03)
+BRIEF = Recipe(
+    warmup=60,
+    rounds=10,
+    set_size=60,
+    refine_sets=2,
+    trust_cap=20,
+    check_every=10,
+    learning_rate=0.03,
+    model_steps=3,
+    schedule="cosine",
+    patience=None,
+)
+STEEP = Recipe(warmup=150, rounds=50, learning_rate=0.03, model_steps=3, schedule="cosine", patience=None)
 NAMES = np.array(["fig", "pear", "plum"])
 
 

@@ -28,7 +28,18 @@ from metricgrad.metrics.tasks import RANKING
 from metricgrad.training.data import queries_of
 from metricgrad.training.recipe import get_recipe
 
-TINY = Recipe(warmup=45, rounds=3, sets=8, refine_sets=4, learning_rate=0.03, trust=-1.0, check_every=2)
+TINY = Recipe(
+    warmup=45,
+    rounds=3,
+    sets=8,
+    refine_sets=4,
+    learning_rate=0.03,
+    trust=-1.0,
+    check_every=2,
+    model_steps=3,
+    schedule="cosine",
+    patience=None,
+)
 
 
 def made(queries: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

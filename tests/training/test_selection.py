@@ -24,7 +24,7 @@ from metricgrad.training.recipe import Recipe
 from metricgrad.training.selection import Selection, exact_scores, loss_of, scores_of, standard_error
 from metricgrad.training.trainer import train
 
-RECIPE = Recipe(warmup=6, rounds=4, set_size=48, refine_sets=4, trust=-1.0, check_every=1)
+RECIPE = Recipe(warmup=6, rounds=4, set_size=48, refine_sets=4, trust=-1.0, check_every=1, model_steps=3)
 
 
 def table(n: int = 300, seed: int = 0) -> Rows:

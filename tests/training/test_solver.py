@@ -96,7 +96,7 @@ def test_the_warm_up_tries_every_penalty_and_the_rounds_start_at_the_best_on_val
         assert done.phase == "warm-up"
         assert done.of == len(RIDGES)
         values.append(done.validation)
-    assert len(values) == len(RIDGES)
+    assert 3 <= len(values) <= len(RIDGES)  # weaker penalties are not tried after two that only got worse
     assert float(get_metric("f1").best(scores_of(model, held_out.x), held_out.y)) == pytest.approx(min(values))
 
 

@@ -25,7 +25,9 @@ from metricgrad.training.recipe import Recipe
 from metricgrad.training.selection import Selection
 from metricgrad.training.trainer import train
 
-QUICK = Recipe(warmup=6, rounds=4, surrogate_steps=2, set_size=50, refine_sets=4, trust=-1.0, check_every=1)
+QUICK = Recipe(
+    warmup=6, rounds=4, surrogate_steps=2, set_size=50, refine_sets=4, trust=-1.0, check_every=1, model_steps=3
+)
 State = dict[str, Tensor]
 
 
@@ -60,16 +62,16 @@ class Recorder(SurrogateLoss):
 
     def __init__(self, metric: Any = "auc", **how: Any) -> None:
         super().__init__(metric, "scratch", **how)
-        self.calls: list[str] = []
+        self.recorded: list[str] = []
         self.refined: list[dict[str, Any]] = []
 
     def forward(self, scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
-        self.calls.append("model")
+        self.recorded.append("model")
         self.weights = weights
         return super().forward(scores, targets, weights)
 
     def refine(self, scores: Tensor, targets: Tensor, *rest: Any, **more: Any) -> float:
-        self.calls.append("surrogate")
+        self.recorded.append("surrogate")
         self.refined.append({"scores": scores, "targets": targets, "rest": rest, **more})
         return super().refine(scores, targets, *rest, **more)
 
@@ -128,7 +130,7 @@ def watching_steps() -> Iterator[list[tuple[float, float]]]:
 def test_a_round_takes_its_steps_in_the_order_of_the_paper_or_of_the_program(first: str, a_round: list[str]) -> None:
     loss = Recorder()
     trained(loss, replace(QUICK, first=first))
-    assert loss.calls == a_round * QUICK.rounds
+    assert loss.recorded == a_round * QUICK.rounds
 
 
 @pytest.mark.parametrize("k_alpha", [1, 4])
@@ -137,7 +139,7 @@ def test_the_surrogate_takes_k_beta_steps_for_k_alpha_of_the_model(k_alpha: int,
     loss = Recorder()
     with watching_steps() as steps:
         trained(loss, replace(QUICK, warmup=0, model_steps=k_alpha, surrogate_steps=k_beta))
-    assert loss.calls.count("model") == k_alpha * QUICK.rounds
+    assert loss.recorded.count("model") == k_alpha * QUICK.rounds
     assert len(steps) == (k_alpha + k_beta) * QUICK.rounds
 
 
@@ -174,7 +176,7 @@ def test_a_frozen_surrogate_is_never_refined(trust: float) -> None:
     before = state_of(loss.surrogate)
     with pytest.warns(UserWarning, match=r"surrogate of AUC is not faithful yet: .* cosine .* was -?0\.\d+, below"):
         trained(loss, replace(QUICK, trust=trust))
-    assert "surrogate" not in loss.calls
+    assert "surrogate" not in loss.recorded
     assert same(before, loss.surrogate.state_dict())
 
 
@@ -193,9 +195,28 @@ def test_every_loss_is_given_the_same_warm_up(loss: nn.Module) -> None:
     assert same(state_of(start), state_of(network))
 
 
-def test_the_schedule_falls_to_zero_and_starts_anew_after_the_warm_up() -> None:
+def test_the_rate_is_constant_up_to_the_plateau_and_falls_to_zero_afterwards() -> None:
     with watching_steps() as steps:
         trained(CrossEntropy(), replace(QUICK, warmup=30, rounds=10))
+    rates = [rate for rate, _ in steps]
+    assert len(rates) == 60
+    assert set(rates[:30]) == {QUICK.learning_rate}
+    assert rates[30:] == sorted(rates[30:], reverse=True)
+    assert rates[-1] < 0.01 * QUICK.learning_rate
+
+
+def test_the_warm_up_ends_at_a_plateau_of_the_validation_loss() -> None:
+    recipe = replace(QUICK, warmup=3_000, rounds=2, learning_rate=0.3, patience=2)
+    selection = Selection(VALIDATION, auc, recipe)
+    trained(CrossEntropy(), recipe, selection=selection)
+    warm = [done for done in selection.history if done.phase == "warm-up"]
+    assert 2 < len(warm) < 1_000
+    assert len([done for done in selection.history if done.phase == "rounds"]) == 2
+
+
+def test_a_cosine_schedule_falls_to_zero_and_starts_again_after_the_warm_up() -> None:
+    with watching_steps() as steps:
+        trained(CrossEntropy(), replace(QUICK, warmup=30, rounds=10, schedule="cosine"))
     rates = [rate for rate, _ in steps]
     assert len(rates) == 60
     for phase in (rates[:30], rates[30:]):
@@ -308,7 +329,7 @@ def test_a_surrogate_from_scratch_is_refined_until_it_can_be_trusted() -> None:
     taken = sum(call["rest"][1] for call in loss.refined)
     assert 0 < taken < 2_000
     assert taken % 50 == 0
-    assert loss.calls[-3:] == ["model"] * 3
+    assert loss.recorded[-3:] == ["model"] * 3
     assert last.trust > 0.6
 
 
@@ -329,7 +350,7 @@ def test_a_faithful_surrogate_needs_no_refining_before_the_first_round() -> None
 def test_sets_that_are_all_alike_ask_for_no_trust() -> None:
     loss = Recorder()
     trained(loss, replace(QUICK, set_size=300, noise=0.0, trust=0.99, surrogate_steps=0))
-    assert "surrogate" not in loss.calls
+    assert "surrogate" not in loss.recorded
 
 
 def test_what_pads_a_set_scores_zero_and_stays_out_of_batch_statistics() -> None:
@@ -433,7 +454,7 @@ def test_a_control_that_breaks_is_not_kept_and_does_not_stop_the_run(monkeypatch
         calls = 0
 
         def forward(self, scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
-            Breaks.calls += 1
+            Breaks.calls += scores.requires_grad  # not those of validation rows
             return super().forward(scores, targets, weights) * (math.nan if Breaks.calls > QUICK.warmup + 4 else 1)
 
     monkeypatch.setattr("metricgrad.training.trainer.proxy_for", lambda task: Breaks())
