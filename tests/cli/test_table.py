@@ -136,7 +136,7 @@ def test_the_time_limit_keeps_the_best_until_then(here: Path) -> None:
 @pytest.mark.slow  # runs the command in a process of its own
 def test_ctrl_c_keeps_the_best_so_far(here: Path) -> None:
     code = "from metricgrad.cli.app import app; app()"
-    long = ["--model", "linear", "--method", "cross-entropy", "--recipe", "warmup=100000000,check_every=1"]
+    long = ["--model", "linear", "--method", "cross-entropy", "--recipe", "start=steps,warmup=100000000,patience=none,check_every=1"]
     arguments = [sys.executable, "-c", code, "fit", "churn.csv", "--target", "churn", "--out", "model", *long]
     how: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     how["env"] = {**os.environ, "PYTHONUNBUFFERED": "1"}
@@ -318,10 +318,11 @@ def test_three_thousand_columns_are_fitted(here: Path) -> None:
 
 
 def test_a_recipe_is_a_name_changes_or_both() -> None:
-    assert recipe_of("default") == get_recipe("default")
-    assert recipe_of("paper, rounds=7") == get_recipe("paper", rounds=7)
-    assert recipe_of("anchor=0.5,standardise=false,clip=none") == get_recipe(
+    assert recipe_of("default", "mlp") == get_recipe("default")
+    assert recipe_of("default", "additive") == get_recipe("linear")
+    assert recipe_of("paper, rounds=7", "mlp") == get_recipe("paper", rounds=7)
+    assert recipe_of("anchor=0.5,standardise=false,clip=none", "mlp") == get_recipe(
         "default", anchor=0.5, standardise=False, clip=None
     )
     with pytest.raises(ValueError, match="recipe: expected fields of Recipe, got speed"):
-        recipe_of("speed=3")
+        recipe_of("speed=3", "mlp")

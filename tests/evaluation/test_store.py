@@ -253,7 +253,10 @@ def test_fields_of_recipes_are_read_by_their_present_names(tmp_path: Path) -> No
     run = {"content": {"companion": True, "rounds": 3}, "changes": {"companion": False}}
     store.add(run, {})
     store.pack()
-    today = {"content": {"control": True, "rounds": 3}, "changes": {"control": False}}
+    today = {
+        "content": {"start": "steps", "patience": None, "control": True, "rounds": 3},  # fields it was stored without
+        "changes": {"control": False},
+    }
     assert [record["run"] for record in store] == [today]
     assert store.find(today) is not None
     assert store.keys() == {store.key(today)}

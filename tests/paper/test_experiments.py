@@ -168,7 +168,7 @@ def test_a_run_keeps_every_metric_under_every_protocol_and_its_history() -> None
     assert outcome["subset"] is None
     assert outcome["positive_share"] == pytest.approx(212 / 569)
     history = outcome["history"]
-    assert history["steps"] == [6, 12, 18]
+    assert history["steps"] == [6, 14, 22]
     assert {len(column) for column in history.values()} == {3}
     seen = [*history["validation"], *(loss for loss in history["control"] if loss == loss)]
     assert len(seen) == 5  # the control is looked at where the surrogate is

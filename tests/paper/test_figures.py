@@ -95,8 +95,8 @@ def convergence() -> Figure3:
 
 
 def test_both_methods_are_shown_on_the_same_steps(convergence: Figure3) -> None:
-    np.testing.assert_array_equal(convergence.steps, 3 * np.arange(1, 13))
-    np.testing.assert_array_equal(convergence.checks, [0, 15, 30, 36])
+    np.testing.assert_array_equal(convergence.steps, 4 * np.arange(1, 13))
+    np.testing.assert_array_equal(convergence.checks, [0, 20, 40, 48])
     for curves, points in ((convergence.surrogate, 12), (convergence.gap, 12), (convergence.test, 4)):
         assert tuple(curves) == FIGURE3
         assert all(curve.shape == (points,) and np.isfinite(curve).all() for curve in curves.values())

@@ -82,7 +82,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*is not faithful yet")  # train
 
 SCRIPT = "<script>alert(1)</script>"
 X, Y = make_classification(600, 6, weights=[0.8], random_state=0)
-QUICK = Recipe(warmup=30, rounds=10, check_every=5, trust_cap=50)
+QUICK = Recipe(warmup=30, rounds=10, model_steps=3, check_every=5, trust_cap=50)
 
 
 class Tags(HTMLParser):

@@ -83,7 +83,7 @@ def test_nothing_is_shown_in_a_file(capsys: pytest.CaptureFixture[str]) -> None:
 pytestmark = pytest.mark.filterwarnings("ignore:.*is not faithful yet")  # training is too short for that
 
 X, Y = make_classification(600, 6, weights=[0.8], random_state=0)
-QUICK = Recipe(warmup=30, rounds=10, check_every=5, trust_cap=50)
+QUICK = Recipe(warmup=30, rounds=10, model_steps=3, check_every=5, trust_cap=50)
 
 
 def fitted(callback: Any, **how: Any) -> MetricClassifier:

@@ -181,7 +181,8 @@ def _with_names_of_today(record: dict[str, Any]) -> dict[str, Any]:
     run = record["run"]
     if isinstance(run.get("content"), dict) and "start" not in run["content"]:
         run["content"] = {**ADDED_FIELDS, **run["content"]}
-        run["recipe"] = {"default": "default-0.1"}.get(run.get("recipe"), run.get("recipe"))
+        if run.get("recipe") == "default":
+            run["recipe"] = "default-0.1"
     return record
 
 
