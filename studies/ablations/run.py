@@ -78,7 +78,7 @@ def trial(dataset: str, model: str, seed: int, metrics: Sequence[str], variant: 
     changes = changes_of(variant)
     method = changes.pop("method", "sl-r")
     plain = {"learning_rate": RATES[model], "control": False, "margin": 0.0}  # the better of start and surrogate
-    recipe = get_recipe("default", **{**plain, **changes})
+    recipe = get_recipe("default-0.1", **{**plain, **changes})
     parts = prepared(dataset, seed, True, MAX_ROWS)
     choosing, judging = halves(parts.validation)
     network = build_model(model, parts.train.x.shape[1], seed)

@@ -30,7 +30,7 @@ from metricgrad.metrics.thresholds import best_threshold
 from metricgrad.training.data import Rows
 from metricgrad.training.methods import make_loss
 from metricgrad.training.networks import build_model
-from metricgrad.training.recipe import Recipe
+from metricgrad.training.recipe import Recipe, get_recipe
 from metricgrad.training.selection import Selection, exact_scores
 from metricgrad.training.trainer import train
 from studies import pages
@@ -39,7 +39,7 @@ BOXES = pages.ROOT / "examples" / "black_boxes"
 RESULTS = pages.RESULTS / "black_boxes.jsonl"
 ROWS = {"train": 3_600, "validation": 2_400, "test": 12_000}
 MODEL, RATE = "linear", 0.01
-RECIPE = Recipe(warmup=900, rounds=300, trust_cap=300, check_every=25, learning_rate=RATE)
+RECIPE = get_recipe("default-0.1", warmup=900, rounds=300, trust_cap=300, check_every=25, learning_rate=RATE)
 
 
 def names() -> list[str]:

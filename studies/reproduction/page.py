@@ -124,7 +124,7 @@ def published(records: Sequence[Record], setting: Setting, others: Sequence[Sett
     below = sum(cell.at_or_below for cell in cells)
     better = sum(default[cell.dataset, cell.metric, cell.method].mean < cell.mean for cell in cells)
     away = sum(led_away(run) for run in runs.values())
-    times = RECIPES["paper"].steps // RECIPES["default"].steps
+    times = RECIPES["paper"].steps // RECIPES["default-0.1"].steps
     return PUBLISHED.format(
         grid=grid, below=below, better=better, cells=len(cells), rounds=ROUNDS, times=times, away=away
     )

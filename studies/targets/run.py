@@ -14,14 +14,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from metricgrad import MetricClassifier, Recipe, get_metric
+from metricgrad import MetricClassifier, get_metric
 from metricgrad.estimators.labels import known_labels
 from metricgrad.evaluation.store import Store
+from metricgrad.training.recipe import get_recipe
 from metricgrad.training.splits import split
 from studies import pages
 from studies.targets import page
 
-RECIPE = Recipe(warmup=1_200, rounds=400, learning_rate=0.01)
+RECIPE = get_recipe("default-0.1", warmup=1_200, rounds=400, learning_rate=0.01)
 """For both methods and a linear model, with as many steps before the rounds as in them."""
 
 

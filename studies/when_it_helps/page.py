@@ -13,7 +13,7 @@ import pandas as pd
 from metricgrad.evaluation.records import FILE, Record, read_records
 from metricgrad.evaluation.runs import TREES as BOOSTED
 from metricgrad.evaluation.store import Store
-from metricgrad.training.recipe import Recipe
+from metricgrad.training.recipe import RECIPES
 from studies import pages
 from studies.ablations.page import recipe_part
 from studies.ablations.run import RESULTS as PARTS
@@ -51,10 +51,9 @@ NEGLIGIBLE = 0.01
 """Mean gains below this count as none."""
 GAINING_DATASETS = ("ijcnn1", "skin", "covtype")
 """The datasets that the mean gain comes from."""
-MODEL_STEPS = {
-    BASELINE: Recipe().steps,
-    OURS: Recipe().steps + Recipe().rounds * Recipe().model_steps,
-}
+RECIPE = RECIPES["default-0.1"]
+"""The recipe of the stored runs."""
+MODEL_STEPS = {BASELINE: RECIPE.steps, OURS: RECIPE.steps + RECIPE.rounds * RECIPE.model_steps}
 """Model steps of a run, those of its control included."""
 MADE_FOR = (
     ("f1", "soft-f1"),
@@ -144,7 +143,7 @@ def _surrogate_kept(records: Sequence[Record]) -> set[tuple[str, str, str, int]]
     return {
         (r.dataset, r.metric, r.setting.model, r.seed)
         for r in records
-        if r.method == OURS and r.setting.recipe == "default" and r.kept["verdict"]["followed"]
+        if r.method == OURS and r.setting.recipe == "default-0.1" and r.kept["verdict"]["followed"]
     }
 
 

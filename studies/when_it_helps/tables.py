@@ -165,7 +165,7 @@ def fidelity_table(records: Iterable[Record]) -> str:
     rows = [
         (r.metric, r.kept["faith"]["trust"], r.kept["faith"]["cosine"])
         for r in records
-        if r.method == OURS and r.setting.recipe == "default" and r.kept.get("faith")
+        if r.method == OURS and r.setting.recipe == "default-0.1" and r.kept.get("faith")
     ]
     frame = pd.DataFrame(rows, columns=["metric", "trust", "cosine"]).astype({"trust": float, "cosine": float})
     lines = []

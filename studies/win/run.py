@@ -61,7 +61,7 @@ def runs_of(
     datasets: list[str],
     methods: list[str],
     rows: int = MAX_ROWS,
-    recipe: str = "default",
+    recipe: str = "default-0.1",
 ) -> list[Run]:
     """Return every run on so many rows: each method on each model, and boosted trees once."""
     found = []
@@ -69,7 +69,7 @@ def runs_of(
         for dataset in datasets:
             for model in models:
                 rate = {"learning_rate": RATES[model]}
-                default = tuple(rate.items()) if RATES[model] != 0.001 and recipe == "default" else ()
+                default = tuple(rate.items()) if RATES[model] != 0.001 and recipe == "default-0.1" else ()
                 published = tuple(sorted({**AS_PUBLISHED, **rate}.items()))
                 how = {"model": model, "rows": rows}
                 for method in methods:
@@ -90,7 +90,7 @@ def main() -> None:
     parser.add_argument("--datasets", default=",".join(DATASETS))
     parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--rows", default=str(MAX_ROWS), help="rows of a dataset at most; several with commas")
-    parser.add_argument("--recipe", default="default", help="of SL-R and the baselines")
+    parser.add_argument("--recipe", default="default-0.1", help="of SL-R and the baselines")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--jobs", type=int, default=2)
     asked = parser.parse_args()

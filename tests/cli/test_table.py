@@ -136,7 +136,14 @@ def test_the_time_limit_keeps_the_best_until_then(here: Path) -> None:
 @pytest.mark.slow  # runs the command in a process of its own
 def test_ctrl_c_keeps_the_best_so_far(here: Path) -> None:
     code = "from metricgrad.cli.app import app; app()"
-    long = ["--model", "linear", "--method", "cross-entropy", "--recipe", "start=steps,warmup=100000000,patience=none,check_every=1"]
+    long = [
+        "--model",
+        "linear",
+        "--method",
+        "cross-entropy",
+        "--recipe",
+        "start=steps,warmup=100000000,patience=none,check_every=1",
+    ]
     arguments = [sys.executable, "-c", code, "fit", "churn.csv", "--target", "churn", "--out", "model", *long]
     how: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     how["env"] = {**os.environ, "PYTHONUNBUFFERED": "1"}
