@@ -249,7 +249,12 @@ def test_the_summary_counts_runs_that_were_kept_and_names_the_largest_losses(tmp
     losses.loc[("susy", "auc", "small", 3), "sl-r"] = 0.4
     for (dataset, metric, model, seed), loss in losses["sl-r"].items():
         verdict = {"followed": loss != 0.2, "gain": 0.0, "error": None}
-        add(Store(tmp_path / "runs.jsonl"), run(dataset, metric, "sl-r", seed, model=model), loss, verdict=verdict)
+        add(
+            Store(tmp_path / "runs.jsonl"),
+            run(dataset, metric, "sl-r", seed, model=model, recipe="default-0.1"),
+            loss,
+            verdict=verdict,
+        )
     text = " ".join(when.summary(losses, when.read_records(tmp_path)).split())
     assert "surrogate's model was selected in 1% of the runs" in text
     assert "lower than cross-entropy's in 50% of the runs and higher in 50%." in text
