@@ -11,9 +11,21 @@ from studies.pages import DOCS, markdown
 from studies.pages import RESULTS as FOLDER
 
 RESULTS, PAGE = FOLDER / "fidelity.json", DOCS / "fidelity.md"
+SIZES = FOLDER / "fidelity_sizes.json"
 
 
-def page(stored: dict[str, Any], index: dict[str, Any]) -> str:
+def by_size(stored: dict[str, Any]) -> str:
+    """Return the table of gaps and correlations by the size of the sets."""
+    sizes = sorted({cell["rows"] for cell in stored["cells"]})
+    cells = {(cell["metric"], cell["rows"]): cell for cell in stored["cells"]}
+    rows = [
+        [f"`{metric}`", *(f"{cells[metric, n]['gap']:.4f} / {cells[metric, n]['spearman']:.3f}" for n in sizes)]
+        for metric in dict.fromkeys(cell["metric"] for cell in stored["cells"])
+    ]
+    return markdown(["metric", *(f"{n:,} rows" for n in sizes)], rows)
+
+
+def page(stored: dict[str, Any], index: dict[str, Any], larger: dict[str, Any]) -> str:
     """Return the page."""
     made, cells = stored["made_by"], stored["cells"]
     held_out = {name: entry["held_out_sets_of_400"] for name, entry in index.items()}
@@ -52,11 +64,20 @@ the metric on the *whole training set* along one step against the surrogate's gr
 {cells[0]["step"]:.0%} (linear) or {cells[-1]["step"]:.1%} (network) of the norm of the weights.
 
 {markdown(["data", "model", "metric", "loss", "Spearman", "gap", "change"], real, left=3)}
+
+## On larger sets
+
+Linear and additive models follow a surrogate on all rows at once, many more than the sets it was fitted to. Gap and
+Spearman correlation over {larger["sets"]} random sets of each size (`{larger["command"]}`, {larger["made_by"]["date"]},
+seed {larger["seed"]}).
+
+{by_size(larger)}
 """
 
 
 def main() -> None:
-    PAGE.write_text(page(json.loads(RESULTS.read_text("utf-8")), bundled_index()), "utf-8")
+    real, larger = (json.loads(path.read_text("utf-8")) for path in (RESULTS, SIZES))
+    PAGE.write_text(page(real, bundled_index(), larger), "utf-8")
 
 
 if __name__ == "__main__":
