@@ -13,6 +13,8 @@ LENGTHS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 NOISES = (1e-6, 1e-4, 1e-2, 1e-1, 0.5)
 LINEAR_SHARES = (0.3, 3.0)
 """Length scales of standardised features, variances of noise and of the linear part; the likeliest are taken."""
+POINTS_IN_CACHE = 256
+"""Points evaluated at a time: as many as stay in the processor's cache."""
 MAX_COMPARED = 400
 """Values on which these are compared; more take long and change little."""
 
@@ -71,8 +73,9 @@ class GaussianProcess(nn.Module):
         """Return the mean at some features, in float64."""
         inputs = (features.to(self.centre) - self.centre) * self.scale
         length, rough, *_ = self.settings.tolist()
-        kernel = kernel_of(inputs.flatten(0, -2), self.points, length, bool(rough))
-        smooth = (kernel @ self.coefficients).view(inputs.shape[:-1]) + inputs @ self.slopes
+        parts = inputs.flatten(0, -2).split(POINTS_IN_CACHE)
+        each = [kernel_of(part, self.points, length, bool(rough)) @ self.coefficients for part in parts]
+        smooth = torch.cat(each).view(inputs.shape[:-1]) + inputs @ self.slopes
         return self.level + self.spread * smooth
 
     def fit(self, features: Tensor, values: Tensor) -> None:

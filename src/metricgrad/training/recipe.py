@@ -134,13 +134,13 @@ class Recipe:
     """
 
     name: str = "default"
-    rounds: int = 200
+    rounds: int = 180
     model_steps: int = 4
     surrogate_steps: int = 1
     first: str = "model"
     set_size: int = 400
     sets: int = 1
-    refine_sets: int = 8
+    refine_sets: int = 6
     positive_share: float | str | None = "auto"
     restore: bool = True
     warmup: int = 2_000
@@ -205,7 +205,7 @@ class Recipe:
         changes: dict[str, Any] = {"baseline_steps": None, "baseline_rate": None, "clip_baselines": True}
         if self.baseline_steps is not None:  # one step a round, looked at as often
             changes |= {"rounds": self.baseline_steps, "model_steps": 1}
-            changes |= {"check_every": self.check_every * self.model_steps}
+            changes["check_every"] = max(self.check_every * self.model_steps, 50)
         if self.baseline_rate is not None:
             changes["learning_rate"] = self.baseline_rate
         if not self.clip_baselines:
@@ -285,6 +285,7 @@ RECIPES = {
     "default-0.1": Recipe(
         name="default-0.1",
         rounds=1_000,
+        refine_sets=8,
         model_steps=3,
         warmup=3_000,
         learning_rate=1e-3,
@@ -295,6 +296,7 @@ RECIPES = {
     "linear": Recipe(
         name="linear",
         rounds=10,
+        refine_sets=8,
         model_steps=15,
         surrogate_steps=10,
         first="surrogate",
@@ -339,6 +341,7 @@ RECIPES = {
     "queries": Recipe(
         name="queries",
         rounds=300,
+        refine_sets=8,
         model_steps=3,
         set_size=20,
         sets=16,

@@ -81,6 +81,17 @@ class Problem:
         self.penalty = penalty.expand_as(form.head.weight)
         self.ridge = 0.0
 
+    @property
+    def model(self) -> Scorer:
+        """The linear layer as a model of the columns, for steps of mini-batches; its weights are those of the model."""
+        outputs = None if self.single else self.form.head.out_features
+        return Scorer(self.form.head, "linear", self.form.head.in_features, outputs)
+
+    @property
+    def in_columns(self) -> Rows:
+        """The rows, with columns in place of features."""
+        return self.rows._replace(x=self.columns)
+
     @torch.no_grad()
     def scores(self) -> Tensor:
         """Return the scores of the rows by the weights as they are: `(rows,)` or `(rows, outputs)`."""

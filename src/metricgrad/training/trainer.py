@@ -119,7 +119,8 @@ class TrainingRun:
         form = linear_form(model) if recipe.start == "solved" and rows.members is None else None
         self.problem = Problem(form, rows, task, weighted, seed) if form else None
         self.scorer = Given() if form and isinstance(loss, SurrogateLoss) else model
-        self.loader = SetLoader(self.problem.rows if self.problem else rows, recipe, seed, weighted, task)
+        self.stepped = self.problem.model if self.problem else model  # what takes the steps of mini-batches
+        self.loader = SetLoader(self.problem.in_columns if self.problem else rows, recipe, seed, weighted, task)
         self.trust = self.cosine = math.nan
         self.held_out, self.least, self.since_least = math.nan, math.inf, 0
         self.begun = time.perf_counter()
@@ -186,7 +187,7 @@ class TrainingRun:
     ) -> Generator[Round, None, None]:
         """Let the model follow the first loss, and a copy of it beside it the second, for some model steps."""
         model, loader, recipe, loss = self.model, self.loader, self.recipe, losses[0]
-        members = members_of(model, len(losses))
+        members = members_of(self.stepped, len(losses))
         optimizer = torch.optim.Adam(_learnable(members, losses), recipe.learning_rate, fused=True)
         start = self._resume(checkpoint, members, losses, optimizer)
         for number in range(start, -(-steps // recipe.model_steps)):  # line 2
@@ -207,7 +208,8 @@ class TrainingRun:
                 refine(model, loss, loader, recipe)  # lines 8-12
             result = self._round(phase, number, done + taken, float(total) / taken, loss)
             if done + taken == steps or (number + 1) % recipe.check_every == 0:
-                result = self._checked(result, members.models, loss)
+                models = [model] if self.problem else members.models
+                result = self._checked(result, models, loss)
                 if checkpoint and checkpoint.due:
                     checkpoint.write({"number": number + 1, **self._state(members, losses, optimizer)})
                 falling = phase == "rounds" and recipe.schedule != "constant"  # such rounds run to their end
