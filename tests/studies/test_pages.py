@@ -19,6 +19,7 @@ from studies.ablations.page import part_table
 from studies.black_boxes import page as boxes
 from studies.collapse.page import short_part
 from studies.reproduction import page as reproduction
+from studies.solver import page as solver
 from studies.when_it_helps import page as when
 from studies.win import gains as win
 from studies.win.run import METRICS
@@ -260,6 +261,10 @@ def test_the_summary_counts_runs_that_were_kept_and_names_the_largest_losses(tmp
     assert "lower than cross-entropy's in 50% of the runs and higher in 50%." in text
     assert "seeds: 0 of 32 cells; where" in text
     assert "The largest losses: susy/AUC/30 units -20.0%." in text
+
+
+def test_the_page_of_solved_models_has_the_numbers_that_are_stored() -> None:
+    assert solver.page() == (ROOT / "docs" / "solver.md").read_text("utf-8")
 
 
 # ---- black boxes ---------------------------------------------------------------------------------------------------
