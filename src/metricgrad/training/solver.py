@@ -28,7 +28,7 @@ MAX_ITERATIONS = 300
 """Of L-BFGS for one ridge penalty."""
 MAX_WHITENED = 2_000
 """Columns up to which the start is searched in coordinates that take their correlations into account."""
-MAX_CELLS = 20_000_000
+MAX_CELLS = 10_000_000
 """Cells of the columns of the rows that are solved for; of a larger table a part is drawn, rare classes first."""
 
 
@@ -75,8 +75,8 @@ class Problem:
         self.form, self.proxy = form, proxy_for(task)
         self.single = not task.outputs
         self.rows = _part_of(rows, form.head.in_features, task.strata(rows.y) if weighted else None, seed)
-        columns = [form.design(self.rows.x[at : at + ROWS_AT_ONCE]) for at in range(0, len(self.rows.y), ROWS_AT_ONCE)]
-        self.columns = torch.cat(columns).float()
+        columns = [form.design(part).float() for part in self.rows.x.split(ROWS_AT_ONCE)]
+        self.columns = columns[0] if len(columns) == 1 else torch.cat(columns)
         penalty = torch.ones(form.head.in_features) if form.penalty is None else form.penalty.float()
         self.penalty = penalty.expand_as(form.head.weight)
         self.ridge = 0.0
@@ -218,7 +218,8 @@ def _part_of(rows: Rows, columns: int, strata: Tensor | None, seed: int) -> Rows
     if rows.w is not None:
         weights = weights * rows.w[chosen]
     kept = None if strata is None and rows.w is None else weights / weights.mean()
-    return Rows(rows.x[chosen], rows.y[chosen], kept)
+    x = torch.cat([rows.x[part] for part in chosen.split(ROWS_AT_ONCE)])  # as they may be standardised when indexed
+    return Rows(x, rows.y[chosen], kept)
 
 
 def _quota(sizes: Tensor, most: int) -> Tensor:
