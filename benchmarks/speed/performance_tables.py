@@ -27,6 +27,8 @@ def fit_table(record: Mapping[str, Any]) -> str:
     fits = record["fits"]
 
     def cells(one: Mapping[str, Any], name: str) -> tuple[str, str, str]:
+        if name not in one["seconds"]:
+            return "-", "-", "-"
         return f"{one['seconds'][name]:.2g} s", quartiles(one["over_trees"][name]), f"{one['test_metric'][name]:.4f}"
 
     rows = [[name, *(cell for one in fits for cell in cells(one, name))] for name in fits[0]["seconds"]]
