@@ -509,6 +509,7 @@ def test_the_same_seed_gives_the_same_model_to_the_bit(method: str) -> None:
     assert not same_weights(first, other)
 
 
+@pytest.mark.slow  # fits in several states of the world
 def test_the_state_of_the_world_is_neither_used_nor_changed() -> None:
     torch.manual_seed(1)
     np.random.seed(1)  # noqa: NPY002

@@ -262,6 +262,7 @@ def test_a_field_that_there_is_not_is_named() -> None:
         MetricClassifier().set_params(epochs=3)
 
 
+@pytest.mark.slow  # a search fits many models
 def test_the_rounds_of_a_recipe_are_searched() -> None:
     search = GridSearchCV(quick(model="linear"), {"recipe__rounds": [0, 2]}, cv=2, error_score="raise").fit(X, Y)
     assert search.best_params_["recipe__rounds"] in (0, 2)

@@ -86,6 +86,7 @@ def test_sql_and_python_give_the_points_of_the_card(name: str, rows: bool, run: 
     np.testing.assert_array_equal(found["positive"].astype(bool), expected >= card.threshold)
 
 
+@pytest.mark.slow  # tries every rounding of a card
 @pytest.mark.parametrize("name", MODELS)
 def test_the_loss_of_rounding_is_that_of_scikit_learn(name: str) -> None:
     model = MODELS[name]

@@ -219,6 +219,7 @@ def test_a_surrogate_at_the_best_threshold_calls_no_more_after_its_start(cache: 
     torch.testing.assert_close(1 + loss.metric(*SETS), get_metric("best_f1")(*SETS), atol=0.1, rtol=0)
 
 
+@pytest.mark.slow  # learns a black box
 def test_a_surrogate_of_scores_is_refined_within_its_calls(cache: Path) -> None:
     metric = black_box(of_scores, higher_is_better=True, max_calls=200)
     loss = SurrogateLoss(metric)

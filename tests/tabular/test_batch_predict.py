@@ -256,6 +256,7 @@ RNG2 = np.random.default_rng(0)
 SMALL = pd.DataFrame({"age": RNG2.normal(40, 9, 80), "plan": RNG2.choice(["a", "b"], 80), "left": ["yes", "no"] * 40})
 
 
+@pytest.mark.slow  # exports and loads a program
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 def test_an_exported_program_scores_as_the_model_does(tmp_path: Path) -> None:
     model = TableClassifier("f1", "cross-entropy", "mlp", Recipe(warmup=9, rounds=0)).fit(SMALL, "left")

@@ -100,6 +100,7 @@ def test_the_warm_up_tries_every_penalty_and_the_rounds_start_at_the_best_on_val
     assert float(get_metric("f1").best(scores_of(model, held_out.x), held_out.y)) == pytest.approx(min(values))
 
 
+@pytest.mark.slow  # trains by both losses to the end
 def test_a_surrogate_lowers_the_metric_that_cross_entropy_cannot_reach():
     draw = torch.Generator().manual_seed(0)
     x = torch.randn(4_000, 2, generator=draw)
