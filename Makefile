@@ -14,7 +14,7 @@ FLOOR := .venv-floor
 FLOOR_TESTS := metrics surrogate/test_loss.py training/test_trainer.py estimators/test_classifier.py \
   tabular/test_persistence.py tabular/test_io.py cli/test_app.py evaluation/test_trees.py
 
-QUICK_TESTS := metrics losses surrogate training estimators tabular reporting
+QUICK_TESTS := metrics losses surrogate training estimators tabular
 
 .PHONY: help demo test quick setup browser docs tour lint format fuzz attack floor bench clean
 

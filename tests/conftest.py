@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Page
 torch.set_num_threads(1)
 
 settings.register_profile("default", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("quick", settings.get_profile("default"), max_examples=10)
+settings.register_profile("quick", settings.get_profile("default"), max_examples=5)
 settings.register_profile("thorough", settings.get_profile("default"), max_examples=1_000)
 settings.load_profile("default")
 
