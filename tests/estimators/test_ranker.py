@@ -81,6 +81,12 @@ def test_every_method_ranks_better_than_chance(method: str) -> None:
     assert fitted.score(X, Y, group=GROUP) > chance + 0.1
 
 
+def test_patience_does_not_end_a_warm_up_whose_validation_loss_is_unknown() -> None:
+    patient = replace(TINY, warmup=60, check_every=1, patience=2, schedule="plateau")
+    ranker = quick(recipe=patient).fit(X, Y, group=GROUP)
+    assert len([done for done in ranker.history_ if done.phase == "warm-up"]) == 20
+
+
 @pytest.mark.parametrize("metric", [metric.name for metric in builtin_metrics(RANKING)])
 def test_every_metric_of_rankings_can_be_scored(metric: str) -> None:
     fitted = quick(metric).fit(X, Y, group=GROUP)

@@ -214,6 +214,16 @@ def test_the_warm_up_ends_at_a_plateau_of_the_validation_loss() -> None:
     assert len([done for done in selection.history if done.phase == "rounds"]) == 2
 
 
+def test_rounds_at_a_constant_rate_end_when_no_check_has_gained_for_as_long_as_patience_allows() -> None:
+    recipe = replace(QUICK, warmup=3_000, rounds=400, learning_rate=0.3, schedule="constant", patience=3)
+    selection = Selection(VALIDATION, auc, recipe)
+    trained(CrossEntropy(), recipe, selection=selection)
+    rounds = [done for done in selection.history if done.phase == "rounds"]
+    assert 3 <= len(rounds) < 400
+    assert not any(done.best for done in rounds[-3:])
+    assert len(rounds) == 3 or rounds[-4].best
+
+
 def test_a_cosine_schedule_falls_to_zero_and_starts_again_after_the_warm_up() -> None:
     with watching_steps() as steps:
         trained(CrossEntropy(), replace(QUICK, warmup=30, rounds=10, schedule="cosine"))

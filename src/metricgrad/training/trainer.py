@@ -122,7 +122,7 @@ class TrainingRun:
         self.stepped = self.problem.model if self.problem else model  # what takes the steps of mini-batches
         self.loader = SetLoader(self.problem.in_columns if self.problem else rows, recipe, seed, weighted, task)
         self.trust = self.cosine = math.nan
-        self.held_out, self.least, self.since_least = math.nan, math.inf, 0
+        self.held_out: list[float] = []  # the proxy on the validation rows, at every check
         self.begun = time.perf_counter()
 
     def warm_up(self) -> Generator[Round, None, None]:
@@ -137,12 +137,12 @@ class TrainingRun:
 
     def _solve(self, problem: Problem) -> Generator[Round, None, None]:
         """Go to the minimum of cross-entropy; the ridge penalty is the one with the least loss on validation rows."""
-        best, weights, since_best = math.inf, problem.weights, 0
+        best, weights, ridge, since_best = math.inf, problem.weights, RIDGES[0], 0
         for number, value in enumerate(problem.path()):
             solved = Round("warm-up", number + 1, len(RIDGES), number + 1, value, seconds=self.seconds)
             yield self._validated(solved, [self.model])
             since_best += 1
-            held_out = self.held_out if self.selections else value
+            held_out = self.held_out[-1] if self.selections else value
             if held_out < best:
                 best, weights, ridge, since_best = held_out, problem.weights, problem.ridge, 0
             if since_best == MAX_WORSE_RIDGES:
@@ -241,7 +241,7 @@ class TrainingRun:
         validation = self.selections[0].validation
         scored = [(model, scores_of(model, validation.x)) for model in models]
         if validation.members is None:
-            self.held_out = float(proxy_for(self.loader.task)(scored[0][1], validation.y, validation.w))
+            self.held_out.append(float(proxy_for(self.loader.task)(scored[0][1], validation.y, validation.w)))
         for selection in self.selections:
             control = math.nan
             for model, scores in scored[1:]:
@@ -291,15 +291,15 @@ class TrainingRun:
         In the warm-up a gain is a lower loss on validation rows of the proxy that is followed, so that every run of a
         job starts from the same model, whatever its metric; afterwards it is a new best model by any metric.
         """
-        if self.recipe.patience is None or not self.selections:
+        patience = self.recipe.patience
+        if patience is None or not self.selections:
             return False
         if result.phase == "warm-up":
-            gained = self.held_out < self.least
-            self.least = min(self.held_out, self.least)
-        else:
-            gained = any(selection.history[-1].best for selection in self.selections)
-        self.since_least = 0 if gained else self.since_least + 1
-        return self.since_least >= self.recipe.patience
+            earlier, last = self.held_out[:-patience], self.held_out[-patience:]
+            return bool(earlier) and min(earlier) <= min(last)
+        recent = [done for selection in self.selections for done in selection.history[-patience:]]
+        enough = len(recent) == patience * len(self.selections)
+        return enough and not any(done.best or done.phase == "warm-up" for done in recent)
 
     @property
     def seconds(self) -> float:
