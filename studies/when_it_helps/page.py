@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import pandas as pd
 
 from metricgrad.evaluation.records import FILE, Record, read_records
-from metricgrad.evaluation.runs import TREES as BOOSTED
 from metricgrad.evaluation.store import Store
 from metricgrad.training.recipe import RECIPES
+from metricgrad.training.trees import TREES as BOOSTED
 from studies import pages
 from studies.ablations.page import recipe_part
 from studies.ablations.run import RESULTS as PARTS

@@ -14,11 +14,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from metricgrad.evaluation.records import FILE
-from metricgrad.evaluation.runs import TREES as BOOSTED
 from metricgrad.evaluation.store import Store
 from metricgrad.paper.experiments import Run
 from metricgrad.paper.reproduce import Plan, carry_out
 from metricgrad.reporting.progress import work_bar
+from metricgrad.training.trees import TREES as BOOSTED
 from studies import pages
 from studies.win.gains import BASELINE, MAX_ROWS, OURS, PUBLISHED, losses
 

@@ -27,7 +27,8 @@ Weights = Annotated[str | None, typer.Option(metavar="COL", help="Column of row 
 TargetOption = Annotated[str, typer.Option(metavar="COL", help="Column to predict.", show_default=False)]
 Positive = Annotated[str | None, typer.Option(metavar="LABEL", help="Positive class; inferred by default.")]
 Ignored = Annotated[list[str] | None, typer.Option(metavar="COL", help="Column to leave out; may be repeated.")]
-Network = Annotated[str, typer.Option(help="mlp, small, linear or additive.")]
+Network = Annotated[str, typer.Option(help="mlp, small, linear, additive or lightgbm.")]
+Competing = Annotated[str, typer.Option(help="auto (several compete), readable, or one: additive, mlp, lightgbm ...")]
 Method = Annotated[str, typer.Option(help="sl-r, sl-s, sl-u, or a baseline such as cross-entropy.")]
 How = Annotated[str, typer.Option(help="default or paper, and changed fields: rounds=100,warmup=300.")]
 Judge = Annotated[
@@ -52,7 +53,13 @@ def fit(
     time: Annotated[
         str | None, typer.Option(metavar="COL", help="Column of times; the latest rows are the validation rows.")
     ] = None,
-    model: Network = "mlp",
+    model: Competing = "auto",
+    readable: Annotated[
+        bool, typer.Option("--readable", help="Only models that can be read: linear, additive.")
+    ] = False,
+    folds: Annotated[
+        int | None, typer.Option(min=1, help="Models to average, each on all but one fold; 1: one model, one split.")
+    ] = None,
     method: Method = "sl-r",
     recipe: How = "default",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the split, the network and the sets.")] = 0,
@@ -67,6 +74,9 @@ def fit(
     from metricgrad.tabular.table_classifier import TableClassifier
 
     judge = get_metric(metric, allow_files=True)
+    if readable and model not in ("auto", "readable"):
+        raise typer.BadParameter(f"expected no --model with it, got {model!r}", param_hint="--readable")
+    model = "readable" if readable else model
     check_free(out)
     classifier = TableClassifier(
         judge if ".py:" in metric else metric,
@@ -78,6 +88,7 @@ def fit(
         time_limit=time_limit,
         random_state=seed,
         verbose=True,
+        folds=folds,
     )
     labels = [name for name in (target, weights, group, time) if name is not None]
     with _notes_shown():
@@ -91,7 +102,8 @@ def fit(
     if inner.calls_:
         echo(f"{inner.calls_:,} calls of the metric")
     shown = judge.shown(inner.validation_loss_)
-    echo(f"{shown} on the validation rows, which also chose the checkpoint and the threshold")
+    where = "rows that each fold left out" if inner.leaderboard_["folds"].iloc[0] > 1 else "validation rows"
+    echo(f"{shown} on the {where}, which also chose the checkpoint and the threshold")
     echo(f"The model is in {out}: metricgrad predict {out} DATA, or metricgrad.load({str(out)!r}).")
 
 
@@ -277,6 +289,7 @@ def command_line() -> str:
 
 def recipe_of(text: str, model: str) -> Any:
     """Parse the recipe for a model: a name, changed fields, or both: `default,rounds=100`."""
+    from metricgrad.estimators.classifier import competes
     from metricgrad.training.networks import kind_of
     from metricgrad.training.recipe import get_recipe, recipe_for
 
@@ -287,6 +300,8 @@ def recipe_of(text: str, model: str) -> Any:
             changes[field] = _option_value(value)
         else:
             name = field
+    if competes(model) and not changes:
+        return name  # each of them has its own
     return get_recipe(recipe_for(name, kind_of(model)), **changes)
 
 

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from metricgrad.estimators.held_out import cross_validated, is_table, joined_for, validation_split
+from metricgrad.estimators.competition import Candidate, Competition, HeldOut
+from metricgrad.estimators.held_out import HoldOut, cross_validated, fold_count, held_out_parts, is_table, joined_for
 from metricgrad.estimators.labels import checked_columns, learn_labels, positive_targets
 from metricgrad.estimators.metric_estimator import (
     Array,
+    How,
     LabelEstimator,
     Trained,
     check_fit,
@@ -30,8 +32,18 @@ from metricgrad.metrics.tasks import Task
 from metricgrad.metrics.thresholds import best_offsets, best_threshold
 from metricgrad.training.data import Rows, Scaler, TrainingData, check_weights, merge_duplicates
 from metricgrad.training.history import Round
-from metricgrad.training.networks import Scorer, build_model
-from metricgrad.training.recipe import Recipe
+from metricgrad.training.networks import Scorer, build_model, kind_of
+from metricgrad.training.recipe import Recipe, recipe_for
+from metricgrad.training.splits import Split
+from metricgrad.training.trees import TREES, grow_trees, has_lightgbm
+
+COMPETING = {"auto": ("linear", "additive", TREES), "readable": ("linear", "additive")}
+"""Models that compete, the cheapest first."""
+
+
+def competes(model: Any) -> bool:
+    """Whether a model stands for several that compete."""
+    return isinstance(model, str) and model in COMPETING
 
 
 class MetricClassifier(LabelEstimator):
@@ -49,9 +61,10 @@ class MetricClassifier(LabelEstimator):
         `"sl-r"` (universal surrogate, refined), `"sl-s"` (from scratch), `"sl-u"` (universal, frozen), or a name in
         `metricgrad.losses.binary.BASELINES`: `"cross-entropy"`, `"focal"`, `"aucm"` ... (`"cost-sensitive"` trains six
         models). For several outputs cross-entropy alone, that of the softmax or of each label.
-    model : {"mlp", "small", "linear", "additive"}, torch module or factory
-        The paper's network, 30 units, a linear model, an additive one (with options: `additive(interactions=5)`), a
-        module (copied), or a callable `features -> module`.
+    model : {"mlp", "small", "linear", "additive", "lightgbm", "auto", "readable"}, torch module or factory
+        The paper's network, 30 units, a linear model, an additive one (with options: `additive(interactions=5)`),
+        boosted trees (by log loss, whatever the method), a module (copied), or a callable `features -> module`. With
+        `"auto"` several kinds compete and the best on held-out rows is kept, with `"readable"` linear and additive.
     recipe : Recipe or {"default", "paper"}
         How to train. Its fields can be searched: `{"recipe__rounds": [300, 1000]}`.
     threshold : {"validation", "cv"} or float
@@ -76,6 +89,11 @@ class MetricClassifier(LabelEstimator):
         pickled, because loggers cannot be.
     time_limit : float, optional
         Seconds after which the training of a model is stopped, as Ctrl-C would stop it.
+    folds : int, optional
+        With 5, five models are trained, each on four fifths of the rows; threshold and choice are those of the rows
+        that each leaves out, and the average of the five is used, which is again one model for a linear or an additive
+        one. With 1, one model is trained and `validation_fraction` of the rows are held out. By default 5 where models
+        compete, unless validation rows are given, the metric is a function of your own, or rows are very few or many.
     positive_label : label, optional
         Which of two classes is the positive one: of F1, precision and the like it makes all the difference. By default
         the last in order, as in scikit-learn: 1 of 0 and 1, "yes" of "no" and "yes".
@@ -91,13 +109,19 @@ class MetricClassifier(LabelEstimator):
     network_ : torch module
         The trained model, on scaled features.
     history_ : list of Round
-        What every round did.
+        What every round did; with several folds, of the first.
     validation_loss_ : float
-        True loss of the chosen model on the validation rows, at the chosen threshold.
+        True loss of the chosen model on the validation rows, at the chosen threshold; with several folds, of the rows
+        that each leaves out.
     interrupted_ : bool
         Whether training was stopped, by Ctrl-C, the time limit or the callback; the best model until then is kept.
     verdict_ : Verdict
         Which model was kept, the one that followed the metric or the one that followed cross-entropy, and by how much.
+    leaderboard_ : DataFrame
+        A row for each model that competed, the chosen one first: its value on held-out rows, how far it is `behind` and
+        the `standard_error` of that, on how many `folds` it was trained, the `seconds` it took, and a `note`.
+    chosen_recipe_ : Recipe
+        The recipe of the chosen model.
     task_ : str
         What was predicted: two classes, several, or several labels a row.
     calls_ : int
@@ -130,6 +154,7 @@ class MetricClassifier(LabelEstimator):
         callback: Callable[[Round], object] | None = None,
         time_limit: float | None = None,
         positive_label: Any = None,
+        folds: int | None = None,
     ) -> None:
         self.metric = metric
         self.method = method
@@ -144,6 +169,7 @@ class MetricClassifier(LabelEstimator):
         self.callback = callback
         self.time_limit = time_limit
         self.positive_label = positive_label
+        self.folds = folds
 
     def fit(
         self,
@@ -152,6 +178,7 @@ class MetricClassifier(LabelEstimator):
         sample_weight: ArrayLike | None = None,
         validation: Any = None,
         columns: Mapping[str, ArrayLike] | None = None,
+        groups: ArrayLike | None = None,
     ) -> MetricClassifier:
         """Train on a table.
 
@@ -168,42 +195,94 @@ class MetricClassifier(LabelEstimator):
             by True for each. A stratified share of the rows, `validation_fraction`, if not given.
         columns : mapping of str to array-like of shape (rows,), optional
             What the metric must know of the rows beside their labels, if it is a black box with columns.
+        groups : array-like of shape (rows,), optional
+            The group of each row, such as a customer: no group is both trained on and held out.
 
         Returns
         -------
         self
         """
-        metric, recipe = metric_for_labels(get_metric(self.metric), y), self.effective_recipe
+        metric = metric_for_labels(get_metric(self.metric), y)
         self.task_, calls_before = metric.task.name, metric.calls
         self._check_arguments(metric.task)
         seed = seed_of(self.random_state)
         start = self.network_ if self.warm_start and hasattr(self, "network_") else None
         if is_table(validation):
             X, y, sample_weight, validation = joined_for(metric, X, y, sample_weight, validation)
-        merge = validation is None and metric.task.name in ("binary", "multiclass")
+        free = validation is None and groups is None
+        merge = free and metric.task.name in ("binary", "multiclass")
         table = self._table(X, y, sample_weight, metric, going_on=start is not None, merge=merge)
         table = replace(table, columns=checked_columns(columns, metric, len(table.targets)))
         cv = self.threshold == "cv"
-        parts = validation_split(table.strata, metric.task, validation, self.validation_fraction, seed, folded=cv)
-        weights = table.weights
-        if weights is not None and not (weights[parts.train].any() and weights[parts.validation].any()):
-            raise ValueError("sample_weight: expected positive weights in training and validation rows, got only zeros")
+        several = competes(self.model) and validation is None and not cv
+        count = fold_count(self.folds, metric, table.strata, groups, several=several)
+        how = HoldOut(count, self.validation_fraction, seed, cv, validation, groups)
+        plan = held_out_parts(table, metric.task, how)
+        learned_from = plan[0].train if len(plan) == 1 else np.arange(len(table.targets))
         if start is None:
-            scaler = Scaler.fit(table.X, parts.train, table.weights, standardise=self._standardises)
+            scaler = Scaler.fit(table.X, learned_from, table.weights, standardise=self._standardises)
             self.centre_, self.scale_ = scaler.centre, scaler.scale
         table = replace(table, scaler=Scaler(self.centre_, self.scale_))
-        if metric.task.classes and len(np.unique(table.targets[parts.validation])) < 2:
-            why = "y: one class has a single row, so " if validation is None else "validation: "
-            warnings.warn(f"{why}the validation rows hold one class only", stacklevel=2)
-        kept = table.rows(parts.validation)
         with torch.random.fork_rng(devices=[]):
-            trained = self._train(table, parts.train, kept, metric, recipe, seed, start)
-            self.network_, self.history_, self.interrupted_, self.verdict_, judge = trained
-            self.threshold_ = self._choose_threshold(table, kept, judge, recipe, seed)
-        shifted = scores_in_double(self.network_, kept.x) - torch.as_tensor(self.threshold_)
-        self.validation_loss_ = float(metric(shifted, kept.y, kept.w))
+            found = self._compete(table, plan, learned_from, metric, seed, start)
+            best = found.best
+            first, rows = best.folds[0].trained, best.held_out()
+            self.network_, self.history_, self.interrupted_ = best.network(), first.history, found.interrupted
+            self.verdict_, self.leaderboard_ = best.verdict(found.judge), found.leaderboard()
+            self.chosen_recipe_ = best.recipe
+            self.threshold_ = self._choose_threshold(table, rows, first.judge, best.recipe, seed)
+        shifted = rows.scores - torch.as_tensor(self.threshold_)
+        self.validation_loss_ = float(metric(shifted, rows.y, rows.w))
         self.calls_ = metric.calls - calls_before
         return self
+
+    def _compete(
+        self,
+        table: TrainingData,
+        plan: Sequence[Split],
+        learned_from: Array,
+        metric: Metric,
+        seed: int,
+        start: Scorer | None,
+    ) -> Competition:
+        """Train every candidate on every part of the plan, as long as it may still be the best."""
+        specs, classes = self._specs(metric.task), metric.task.name == "multiclass"
+        candidates = [Candidate(spec, recipe_for(self.recipe, kind_of(spec)), classes) for spec in specs]
+        networks = {one: self._network(one, table, learned_from, metric, seed, start) for one in candidates}
+        kept = [table.rows(parts.validation) for parts in plan]
+        fits = len(plan) * len(candidates)
+
+        def trained(candidate: Candidate, fold: int, left: float | None) -> tuple[Trained, Rows]:
+            done = sum(len(one.folds) for one in candidates)
+            title = "training" if fits == 1 else f"{candidate.name}, fit {done + 1} of at most {fits}"
+            how = How(candidate.recipe, seed, left, title)
+            network = networks[candidate] if fits == 1 else deepcopy(networks[candidate])
+            return self._train(table, plan[fold].train, kept[fold], metric, how, network), kept[fold]
+
+        found = Competition(candidates, len(plan), self.time_limit)
+        found.run(trained)
+        return found
+
+    def _specs(self, task: Task) -> list[Any]:
+        """Return the models that compete."""
+        if not competes(self.model):
+            return [self._model_spec()]
+        trees = has_lightgbm() and not task.several
+        return [name for name in COMPETING[self.model] if name != TREES or trees]
+
+    def _network(
+        self, candidate: Candidate, table: TrainingData, rows: Array, metric: Metric, seed: int, start: Scorer | None
+    ) -> Scorer:
+        """Return the untrained model of a candidate, with the knots that it learns from some rows, if any."""
+        known = table.lazy_rows(rows, candidate.recipe.set_size)
+        if start is not None:
+            network = deepcopy(start).float()
+        else:
+            outputs = len(self.classes_) if metric.task.outputs else None
+            network = build_model(candidate.model, table.X.shape[1], seed, outputs)
+            network.prepare(known.x, known.w, known.y)
+        check_fit(network, known.x[:2])
+        return network
 
     def _check_arguments(self, task: Task) -> None:
         from metricgrad.losses.binary import BASELINES
@@ -212,6 +291,11 @@ class MetricClassifier(LabelEstimator):
         self._check_training((*METHODS, *(("cross-entropy",) if task.several else BASELINES)))
         if task.outputs and self.threshold == "cv":
             raise ValueError("threshold: expected 'validation' or a number for several outputs, got 'cv'")
+        count: Any = self.folds
+        if count is not None and (isinstance(count, bool) or not isinstance(count, Integral) or count < 1):
+            raise ValueError(f"folds: expected an integer of at least 1 or None, got {self.folds!r}")
+        if self.warm_start and (self.folds or 1) > 1:
+            raise ValueError(f"folds: expected 1 with warm_start, got {self.folds}")
         if self.threshold not in ("validation", "cv") and not is_finite(self.threshold):
             raise ValueError(f"threshold: expected 'validation', 'cv' or a finite number, got {self.threshold!r}")
 
@@ -248,63 +332,60 @@ class MetricClassifier(LabelEstimator):
         return X, targets
 
     def _train(
-        self,
-        table: TrainingData,
-        training: Array,
-        kept: Rows,
-        metric: Metric,
-        recipe: Recipe,
-        seed: int,
-        start: Scorer | None = None,
+        self, table: TrainingData, training: Array, kept: Rows, metric: Metric, how: How, network: Scorer
     ) -> Trained:
         """Train a network; for a baseline with a setting, one for each, and the best on validation rows is kept."""
         from metricgrad.losses.binary import TUNED
         from metricgrad.reporting.progress import work_bar
         from metricgrad.training.methods import make_loss
 
-        outputs = len(self.classes_) if metric.task.outputs else None
-        rows = table.lazy_rows(training, recipe.set_size)
-        if start is None:
-            network = build_model(self._model_spec(), table.X.shape[1], seed, outputs)
-            network.prepare(rows.x, rows.w, rows.y)
-        else:
-            network = deepcopy(start).float()
-        check_fit(network, rows.x[:2])
+        rows = table.lazy_rows(training, how.recipe.set_size)
+        if network.name == TREES:
+            return Trained(grow_trees(rows, kept, how.seed), [], False, None, metric)
         if self.method not in TUNED:
-            torch.manual_seed(seed)
+            torch.manual_seed(how.seed)
             with work_bar() if self.verbose else nullcontext() as report:
-                loss = make_loss(self.method, metric, recipe, report)
-            return self._follow(loss, network, rows, kept, metric, recipe, seed)
+                loss = make_loss(self.method, metric, how.recipe, report)
+            return self._follow(loss, network, rows, kept, metric, how)
         runs: list[Trained] = []
         for make in TUNED[self.method]:
-            runs.append(self._follow(make(), deepcopy(network), rows, kept, metric, recipe, seed))
+            runs.append(self._follow(make(), deepcopy(network), rows, kept, metric, how))
             if runs[-1].interrupted:
                 break
-        judge = metric if recipe.form == "zero" else metric.best
+        judge = metric if how.recipe.form == "zero" else metric.best
         best = min(runs, key=lambda run: float(judge(scores_in_double(run.network, kept.x), kept.y, kept.w)))
         return best._replace(interrupted=runs[-1].interrupted)
 
     def _choose_threshold(
-        self, table: TrainingData, kept: Rows, metric: Metric, recipe: Recipe, seed: int
+        self, table: TrainingData, rows: HeldOut, metric: Metric, recipe: Recipe, seed: int
     ) -> float | Array:
         if metric.task.outputs:
-            return self._choose_offsets(kept, metric, recipe)
+            return self._choose_offsets(rows, metric, recipe)
         if not isinstance(self.threshold, str):
             return float(self.threshold)
         if not metric.decides or recipe.form == "zero":
             return 0.0
         if self.threshold == "cv" and not self.interrupted_:
-            trained = partial(self._train, metric=metric, recipe=recipe, seed=seed)
-            rescaled = partial(table.standardised, standardise=self._standardises)
-            found = cross_validated(trained, rescaled, self.network_, table, metric, seed, self.validation_fraction)
+            found = self._cross_validated(table, metric, How(recipe, seed, self.time_limit))
             self.interrupted_ = found is None
             if found is not None:
                 return found
-        return best_threshold(metric, scores_in_double(self.network_, kept.x), kept.y, kept.w)
+        return best_threshold(metric, *rows)
 
-    def _choose_offsets(self, kept: Rows, metric: Metric, recipe: Recipe) -> Array:
+    def _cross_validated(self, table: TrainingData, metric: Metric, how: How) -> float | None:
+        """Return the threshold of cross-validation; None if the user stopped it."""
+        candidate = Candidate(self._specs(metric.task)[0], how.recipe)
+
+        def trained(own: TrainingData, training: Array, kept: Rows) -> Trained:
+            network = self._network(candidate, own, training, metric, how.seed, None)
+            return self._train(own, training, kept, metric, how, network)
+
+        rescaled = partial(table.standardised, standardise=self._standardises)
+        share = self.validation_fraction
+        return cross_validated(trained, rescaled, self.network_, table, metric, how.seed, share)
+
+    def _choose_offsets(self, rows: HeldOut, metric: Metric, recipe: Recipe) -> Array:
         """Return what is taken from the score of every class or label before it decides."""
         if not isinstance(self.threshold, str) or not metric.thresholded or recipe.form == "zero":
             return np.full(len(self.classes_), 0.0 if isinstance(self.threshold, str) else float(self.threshold))
-        offsets = best_offsets(metric, scores_in_double(self.network_, kept.x), kept.y, kept.w)
-        return np.asarray(-offsets.numpy())
+        return np.asarray(-best_offsets(metric, *rows).numpy())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -17,10 +18,12 @@ from metricgrad.metrics.tasks import Task
 from metricgrad.metrics.thresholds import best_threshold
 from metricgrad.training.data import Rows, TrainingData
 from metricgrad.training.networks import Scorer
-from metricgrad.training.splits import Split, folds, split, split_at
+from metricgrad.training.splits import Split, folds, group_folds, group_part, split, split_at
 
 FOLDS = 5
 """Of the cross-validated threshold."""
+DEFAULT_FOLDS, MAX_FOLDED_ROWS = 5, 200_000
+"""Folds where models compete, and rows from which on one split is evidence enough."""
 
 
 class Joined(NamedTuple):
@@ -87,20 +90,79 @@ def joined_for(
     return found
 
 
-def validation_split(
-    targets: Array, task: Task, validation: ArrayLike | None, share: float, seed: int, *, folded: bool
-) -> Split:
-    """Split rows as the user asks, or else at random; `folded` is whether the threshold is cross-validated."""
-    if validation is None:
-        if folded:
+class HoldOut(NamedTuple):
+    """How rows are held out: by folds, or one share of them; the user's validation rows or groups, if given.
+
+    `cv` is whether the threshold is cross-validated.
+    """
+
+    folds: int
+    share: float
+    seed: int
+    cv: bool = False
+    validation: ArrayLike | None = None
+    groups: ArrayLike | None = None
+
+
+def fold_count(
+    given: int | None, metric: Metric, strata: Array, groups: ArrayLike | None = None, *, several: bool
+) -> int:
+    """Return the number of folds: as given, or else several where that is wanted and rows and metric allow it."""
+    if given is not None:
+        return int(given)
+    smallest = min(
+        int(np.bincount(np.unique(strata, return_inverse=True)[1]).min()),
+        len(strata) if groups is None else len(np.unique(np.asarray(groups))),
+    )
+    allowed = not metric.costly and len(strata) <= MAX_FOLDED_ROWS and smallest >= DEFAULT_FOLDS
+    return DEFAULT_FOLDS if several and allowed else 1
+
+
+def held_out_parts(table: TrainingData, task: Task, how: HoldOut) -> list[Split]:
+    """Return what is trained on and what is held out: one split, or every fold."""
+    parts = [_one_split(table.strata, task, how)] if how.folds == 1 else _fold_splits(table.strata, how)
+    for part in parts:
+        _check_part(table, part, task, given=how.validation is not None)
+    return parts
+
+
+def _one_split(targets: Array, task: Task, how: HoldOut) -> Split:
+    """Split rows as the user asks, or else at random."""
+    validation = how.validation
+    if validation is None and how.groups is None:
+        if how.cv:
             check_folds(targets)
-        return split(targets, seed, test=0.0, validation=share)
-    if folded:
+        return split(targets, how.seed, test=0.0, validation=how.share)
+    if how.cv:
         raise ValueError("threshold: expected no 'cv' with given validation rows, because it makes its own folds")
+    if validation is None:
+        validation = group_part(np.asarray(how.groups), targets, how.seed, how.share)
     parts = split_at(validation, len(targets))
     if task.classes and len(np.unique(targets[parts.train])) < 2:
         raise ValueError("validation: expected to leave both classes to train on, got one class only")
     return parts
+
+
+def _fold_splits(targets: Array, how: HoldOut) -> list[Split]:
+    if how.validation is not None or how.cv:
+        what = "threshold='cv'" if how.cv else "given validation rows"
+        raise ValueError(f"folds: expected 1 with {what}, got {how.folds}")
+    fewest = int(np.bincount(targets).min())
+    if fewest < how.folds:
+        raise ValueError(f"folds: expected at most {fewest}, the rows of the smallest class, got {how.folds}")
+    pairs = folds(targets, how.folds, how.seed)
+    if how.groups is not None:
+        pairs = iter(group_folds(how.groups, targets, how.folds, how.seed))
+    return [Split(train, held_out, np.empty(0, np.int64)) for train, held_out in pairs]
+
+
+def _check_part(table: TrainingData, parts: Split, task: Task, *, given: bool) -> None:
+    weights = table.weights
+    if weights is not None and not (weights[parts.train].any() and weights[parts.validation].any()):
+        raise ValueError("sample_weight: expected positive weights in training and validation rows, got only zeros")
+    if task.classes and len(np.unique(table.targets[parts.validation])) < 2:
+        why = "validation: " if given else "y: one class has a single row, so "
+        warnings.warn(f"{why}the validation rows hold one class only", stacklevel=4)
 
 
 def _row_count(values: Any) -> int:

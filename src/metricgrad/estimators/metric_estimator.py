@@ -41,13 +41,27 @@ Array = NDArray[Any]
 
 
 class Trained(NamedTuple):
-    """A trained network, what every round did, whether it was stopped, which model was kept, and what judged it."""
+    """A trained network, what every round did, whether it was stopped, which model was kept, and what judged it.
+
+    `held_out` has the scores of the validation rows by the best model that followed cross-entropy, and by the best that
+    followed the loss.
+    """
 
     network: Scorer
     history: list[Round]
     interrupted: bool
     verdict: Verdict | None
     judge: Metric
+    held_out: tuple[torch.Tensor | None, torch.Tensor | None] = (None, None)
+
+
+class How(NamedTuple):
+    """How one model is trained: recipe and seed, seconds it may take, and what it is called in the progress bar."""
+
+    recipe: Recipe
+    seed: int
+    limit: float | None = None
+    title: str = "training"
 
 
 class NestedRecipe(BaseEstimator):  # type: ignore[misc]
@@ -131,26 +145,24 @@ class MetricEstimator(NestedRecipe):
         """Return the model as it is to be built: of an additive one, features are numbers, not names."""
         return numbered(self.model, getattr(self, "feature_names_in_", ()))
 
-    def _follow(
-        self, loss: nn.Module, network: Scorer, rows: Rows, kept: Rows, metric: Metric, recipe: Recipe, seed: int
-    ) -> Trained:
+    def _follow(self, loss: nn.Module, network: Scorer, rows: Rows, kept: Rows, metric: Metric, how: How) -> Trained:
         """Train a network by rounds, until the end, the time limit, a callback that returns True, or Ctrl-C."""
         from metricgrad.reporting.progress import shown_rounds  # loading and predicting need no trainer
         from metricgrad.training.networks import threads_for
         from metricgrad.training.selection import Selection
         from metricgrad.training.trainer import train
 
-        torch.manual_seed(seed)  # dropout must not depend on the loss: every method starts from the same warm-up
+        torch.manual_seed(how.seed)  # dropout must not depend on the loss: every method starts from the same warm-up
         judge: Metric = getattr(loss, "judge", metric)  # of a black box, one that needs fewer calls
-        selection = Selection(kept, judge, recipe)
-        rounds = train(network, loss, rows, recipe, selection=selection, seed=seed)
+        selection = Selection(kept, judge, how.recipe)
+        rounds = train(network, loss, rows, how.recipe, selection=selection, seed=how.seed)
         history: list[Round] = []
         interrupted = False
         try:
-            with threads_for(network, recipe.set_size * recipe.sets):
-                for done in shown_rounds(rounds, metric) if self.verbose else rounds:
+            with threads_for(network, how.recipe.set_size * how.recipe.sets):
+                for done in shown_rounds(rounds, metric, how.title) if self.verbose else rounds:
                     history.append(done)
-                    if self._is_enough(done):
+                    if self._is_enough(done, how.limit):
                         interrupted = done.number < done.of or done.phase != "rounds"
                         break
         except KeyboardInterrupt:
@@ -161,13 +173,14 @@ class MetricEstimator(NestedRecipe):
             network.additive.project()
         # In double, a row scores the same whatever rows lie beside it; a module of the user's stays as it is.
         network = network.double() if network.name else network
-        return Trained(network, history, interrupted, selection.verdict, judge)
+        held_out = (selection.control.scores, selection.followed.scores)
+        return Trained(network, history, interrupted, selection.verdict, judge, held_out)
 
-    def _is_enough(self, done: Round) -> bool:
+    def _is_enough(self, done: Round, limit: float | None) -> bool:
         """Call back, and return whether to stop: because the callback returned True, or the time is up."""
         answer = None if self.callback is None else self.callback(done)
         stopped = isinstance(answer, (bool, np.bool_)) and bool(answer)  # not any object that a logger may return
-        return stopped or (self.time_limit is not None and done.seconds >= self.time_limit)
+        return stopped or (limit is not None and done.seconds >= limit)
 
     def _raw_scores(self, X: Any) -> torch.Tensor:
         """Return what the network says of rows, some at a time: `(rows,)`."""
@@ -402,7 +415,7 @@ class LabelEstimator(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
 def scores_in_double(network: nn.Module, x: torch.Tensor) -> torch.Tensor:
     """Score rows in evaluation mode and in the precision of the network; in double whatever that is."""
     network.eval()
-    dtype = next(network.parameters()).dtype
+    dtype = next((p.dtype for p in network.parameters()), torch.float64)  # trees have no parameters
     return torch.cat([network(x[rows].to(dtype)).double() for rows in chunks(len(x))])
 
 

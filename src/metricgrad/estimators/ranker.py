@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from metricgrad.estimators.held_out import Joined, is_table, joined
 from metricgrad.estimators.metric_estimator import (
     Array,
+    How,
     MetricEstimator,
     check_fit,
     scores_in_double,
@@ -177,8 +178,8 @@ class MetricRanker(MetricEstimator):
             torch.manual_seed(seed)
             with work_bar() if self.verbose else nullcontext() as report:
                 loss = make_loss(self.method, metric, recipe, report)
-            trained = self._follow(loss, network, rows, kept, metric, recipe, seed)
-        self.network_, self.history_, self.interrupted_, self.verdict_, _ = trained
+            trained = self._follow(loss, network, rows, kept, metric, How(recipe, seed, self.time_limit))
+        self.network_, self.history_, self.interrupted_, self.verdict_ = trained[:4]
         self.validation_loss_ = loss_of(metric, kept, scores_in_double(self.network_, kept.x))
         return self
 

@@ -20,7 +20,7 @@ from metricgrad.estimators.metric_estimator import FLOAT_DTYPES
 from metricgrad.evaluation.comparison_result import ComparisonResult, Trial
 from metricgrad.evaluation.diagnostics import diagnose
 from metricgrad.evaluation.grid import JobsFailed, run_grid
-from metricgrad.evaluation.runs import CONTROL, TREES, TrainedMethod, has_lightgbm, split_table, train_methods
+from metricgrad.evaluation.runs import CONTROL, TrainedMethod, split_table, train_methods
 from metricgrad.losses.binary import BASELINES
 from metricgrad.metrics.registry import Metric, get_metric
 from metricgrad.metrics.thresholds import best_threshold
@@ -35,6 +35,7 @@ from metricgrad.training.methods import METHODS, make_loss
 from metricgrad.training.networks import kind_of
 from metricgrad.training.recipe import Recipe, recipe_for
 from metricgrad.training.selection import exact_scores
+from metricgrad.training.trees import TREES, has_lightgbm
 
 Array = NDArray[Any]
 DEFAULT_BASELINES = (CONTROL, "balanced", "focal", TREES)

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from metricgrad.evaluation import plots
 from metricgrad.evaluation.diagnostics import Diagnosis
-from metricgrad.evaluation.runs import TREES
 from metricgrad.evaluation.statistics import Interval, corrected_interval, sentence, signed
 from metricgrad.metrics.registry import Metric
 from metricgrad.reporting.html import card
 from metricgrad.reporting.plots import Picture, plot_convergence
 from metricgrad.training.history import Round
+from metricgrad.training.trees import TREES
 
 Array = NDArray[Any]
 METHOD_LABELS = {"sl-r": "metricgrad", "balanced": "class weights", "focal": "focal loss", TREES: "LightGBM"}

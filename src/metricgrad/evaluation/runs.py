@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -20,7 +19,7 @@ from metricgrad.losses.binary import TUNED, CostSensitive
 from metricgrad.metrics.registry import Metric, get_metric
 from metricgrad.tabular.encoding import Preparation
 from metricgrad.tabular.schema import Schema
-from metricgrad.training.data import Parts, Rows, TrainingData
+from metricgrad.training.data import Parts, TrainingData
 from metricgrad.training.history import Round, Verdict
 from metricgrad.training.jobs import Checkpoint, train_each
 from metricgrad.training.methods import METHODS, make_loss
@@ -28,14 +27,11 @@ from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import Recipe
 from metricgrad.training.selection import Selected, exact_scores
 from metricgrad.training.splits import split
+from metricgrad.training.trees import TREES, grow_trees
 
 Array = NDArray[Any]
 CONTROL = "cross-entropy"
 """The loss of the warm-up and of the control."""
-TREES = "lightgbm"
-"""The method that is no network: LightGBM, with the number of trees chosen on validation rows."""
-MAX_TREES, EARLY_STOPPING = 2_000, 100
-"""Trees at most, and trees without a gain on validation rows after which boosting stops."""
 
 
 class Scores(NamedTuple):
@@ -185,32 +181,14 @@ def _scores(model: nn.Module, parts: Parts) -> Scores:
     return Scores(exact_scores(model, parts.validation.x), exact_scores(model, parts.test.x))
 
 
-def has_lightgbm() -> bool:
-    """Whether LightGBM is installed."""
-    return importlib.util.find_spec(TREES) is not None
-
-
 def _train_trees(parts: Parts, metrics: Sequence[Metric], seed: int) -> list[TrainedMethod]:
     """Grow trees once for all metrics."""
     if not metrics:
         return []
     begun = time.perf_counter()
-    scores = grow_trees(parts.train, parts.validation, parts.test.x, seed)
+    scores = _scores(grow_trees(parts.train, parts.validation, seed), parts)
     seconds = (time.perf_counter() - begun) / len(metrics)
     return [TrainedMethod(TREES, metric, scores, seconds) for metric in metrics]
-
-
-def grow_trees(rows: Rows, validation: Rows, test: Tensor, seed: int) -> Scores:
-    """Boost trees by cross-entropy on some rows, stop by that of the validation rows, and score the other two parts."""
-    if not has_lightgbm():
-        raise ImportError(f"method: {TREES!r} needs LightGBM: pip install metricgrad[trees]")
-    import lightgbm
-
-    train, kept = (lightgbm.Dataset(part.x.numpy(), part.y.numpy()) for part in (rows, validation))
-    parameters = {"objective": "binary", "learning_rate": 0.05, "num_threads": 1, "seed": seed, "verbosity": -1}
-    stop = lightgbm.early_stopping(EARLY_STOPPING, verbose=False)
-    trees = lightgbm.train(parameters, train, num_boost_round=MAX_TREES, valid_sets=[kept], callbacks=[stop])
-    return Scores(*(torch.as_tensor(trees.predict(x.numpy(), raw_score=True)) for x in (validation.x, test)))
 
 
 # ---- labels --------------------------------------------------------------------------------------------------------

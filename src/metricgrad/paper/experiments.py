@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from metricgrad.evaluation.runs import TREES, Scores, TrainedMethod, split_table, train_methods
+from metricgrad.evaluation.runs import Scores, TrainedMethod, split_table, train_methods
 from metricgrad.metrics.registry import get_metric
 from metricgrad.paper.datasets import Dataset, dataset_digest, load_dataset
 from metricgrad.paper.printed import LOSSES, MODES, TABLE3_METHODS
@@ -21,6 +21,7 @@ from metricgrad.training.jobs import Checkpoint
 from metricgrad.training.methods import METHODS
 from metricgrad.training.recipe import Recipe, get_recipe
 from metricgrad.training.splits import split
+from metricgrad.training.trees import TREES
 
 BUDGETS: Mapping[str, Mapping[str, Mapping[str, int | None]]] = {
     "quick": {

@@ -158,8 +158,9 @@ def _model_state(model: TableClassifier, metric: Metric, made_by: Mapping[str, s
         "model": {
             "method": inner.method,
             "network": inner.network_.name,
-            **({} if inner.network_.additive is None else {"sizes": inner.network_.additive.sizes}),
-            "recipe": asdict(inner.effective_recipe),
+            "folds": inner.network_.folds,
+            **({"sizes": inner.network_.body.sizes} if hasattr(inner.network_.body, "sizes") else {}),
+            "recipe": asdict(inner.chosen_recipe_),
             "threshold": inner.threshold_,
             "validation_loss": inner.validation_loss_,
             "interrupted": inner.interrupted_,

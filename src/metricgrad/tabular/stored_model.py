@@ -7,9 +7,9 @@ import json
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import safetensors.torch
@@ -24,17 +24,24 @@ from metricgrad.metrics.tasks import BINARY
 from metricgrad.tabular.encoding import MAX_SCALED
 from metricgrad.tabular.manifest import MAX_WORD, Field, parsed, read_file, read_table_state
 from metricgrad.tabular.table_classifier import TableClassifier
+from metricgrad.training.averaging import Average
 from metricgrad.training.history import Round, Verdict
-from metricgrad.training.networks import MODELS, Scorer, folded
+from metricgrad.training.networks import MODELS, Scorer, folded, named_body
 from metricgrad.training.recipe import ADDED_FIELDS, RENAMED_FIELDS, Recipe
+from metricgrad.training.trees import TREES, Trees
 
 HistoryRecord = TypeVar("HistoryRecord", Round, Verdict)
 Expected = Mapping[str, Tensor]
 """Tensors by name, of which only shape and type count; they may be on torch's device `meta`, without memory."""
 MAX_ROUNDS = 100_000
 """Rounds of the history that are read."""
-MAX_KNOTS = 10_000
-"""Knots, ramps or cells of an additive model a feature."""
+MAX_KNOTS, MAX_NODES, MAX_FOLDS = 10_000, 10_000_000, 100
+"""Knots, ramps or cells of an additive model a feature, nodes of trees a feature, and models of an average."""
+SIZES = {
+    "additive": {"knots": MAX_KNOTS, "pieces": MAX_KNOTS, "cells": MAX_KNOTS},
+    TREES: {"trees": MAX_NODES, "nodes": MAX_NODES},
+}
+"""Sizes that depend on the training rows, and the most that each may be for every feature."""
 MAX_SCORE = 1e300
 """No sum on the way to a score may exceed this."""
 STORED_DTYPES = {torch.float64: "F64", torch.int64: "I64"}
@@ -68,19 +75,22 @@ def model_of(state: Field) -> tuple[TableClassifier, Scorer]:
     model.pipeline_ = Pipeline([("preparation", preparation), ("model", inner)])
     model.feature_names_in_ = np.array(preparation.schema_.names, dtype=object)
     model.n_features_in_ = len(preparation.schema_.names)
-    sizes = {"sizes": _sizes(state["model"]["sizes"], features)} if inner.model == "additive" else {}
+    entry = state["model"]
+    sizes = {"sizes": _sizes(entry["sizes"], inner.model, features)} if inner.model in SIZES else {}
+    folds = entry["folds"].count() if "folds" in entry else 1
+    if not 1 <= folds <= MAX_FOLDS:
+        entry["folds"].refuse(f"from 1 to {MAX_FOLDS}")
     with torch.device("meta"):
-        body = MODELS[inner.model](features, **sizes).double()
-    return model, Scorer(body, inner.model, features)
+        body = named_body(inner.model, features, None, folds, **sizes).double()
+    return model, Scorer(body, inner.model, features, folds=folds)
 
 
-def _sizes(entry: Field, features: int) -> dict[str, int]:
-    """Return the sizes of an additive model."""
-    most = {"knots": MAX_KNOTS, "pieces": MAX_KNOTS, "cells": MAX_KNOTS}
-    sizes = {name: entry[name].count() for name in most}
+def _sizes(entry: Field, model: str, features: int) -> dict[str, int]:
+    """Return the sizes of a model of which they depend on the training rows."""
+    sizes = {name: entry[name].count() for name in SIZES[model]}
     for name, size in sizes.items():
-        if size > most[name] * features:
-            entry[name].refuse(f"at most {most[name]:,} for each of {features:,} features")
+        if size > SIZES[model][name] * features:
+            entry[name].refuse(f"at most {SIZES[model][name]:,} for each of {features:,} features")
     return sizes
 
 
@@ -92,7 +102,7 @@ def _classifier(state: Field, name: str) -> MetricClassifier:
     inner.interrupted_ = entry["interrupted"].flag()
     inner.verdict_ = None if entry["verdict"].value is None else _record(Verdict, entry["verdict"])
     inner.history_ = [_record(Round, done) for done in state["history"].items(MAX_ROUNDS)]
-    inner.task_, inner.classes_ = "binary", np.array([0.0, 1.0])
+    inner.task_, inner.classes_, inner.chosen_recipe_ = "binary", np.array([0.0, 1.0]), inner.effective_recipe
     return inner
 
 
@@ -124,11 +134,12 @@ def _stored_names(kind: type[Any], entry: Field) -> dict[str, str]:
 
 
 def _record(kind: type[HistoryRecord], entry: Field) -> HistoryRecord:
-    """Return a record, with NaN for unknown fields: another version may have stored fewer."""
+    """Return a record, with defaults or NaN for unknown fields: another version may have stored fewer."""
     types = {field.name: str(field.type) for field in fields(kind)}
+    required = [field.name for field in fields(kind) if field.default is MISSING]
     stored = _stored_fields(kind, entry)
     known = {name: READERS[types[name]](value) for name, value in stored if value.value is not None}
-    return kind(**{**dict.fromkeys(types, math.nan), **known})
+    return kind(**{**dict.fromkeys(required, math.nan), **known})
 
 
 def _stored_fields(kind: type[Recipe | HistoryRecord], entry: Field) -> Iterator[tuple[str, Field]]:
@@ -173,14 +184,28 @@ def _check_scores(inner: MetricClassifier) -> None:
     """Refuse weights with which a row can have an infinite score: features are at most `MAX_SCALED` from zero."""
     centre, scale = torch.from_numpy(inner.centre_), torch.from_numpy(inner.scale_)
     largest = ((MAX_SCALED + centre.abs()) / scale).float().double()  # as features are rounded
-    body, additive = inner.network_.body, inner.network_.additive
+    score = _largest_score(inner.network_, largest)
+    if not score + abs(float(inner.threshold_)) < MAX_SCORE:
+        raise ValueError("network: expected weights with which every score is finite, got larger ones")
+
+
+def _largest_score(model: Scorer, largest: Tensor) -> float:
+    """Return a bound of the score of a row whose features are bounded; refuse arrays that do not belong together."""
+    body, additive = model.body, model.additive
+    if isinstance(body, Average):
+        if float(body.scale.min()) <= 0:
+            raise ValueError("network: expected scores in units of a positive spread, got another")
+        scores = [_largest_score(cast(Scorer, member), largest) for member in body.models]
+        return float(((torch.tensor(scores) + body.centre.abs().T) / body.scale.T).max())
+    if isinstance(body, Trees):
+        body.check()
+        return body.largest()
     if additive is not None:
         additive.encoding.check()
         body, largest = additive.head, additive.encoding.largest(largest)
     for weight, bias in folded(body)[0]:
         largest = weight.abs() @ largest + bias.abs()
-    if not float(largest.max()) + abs(float(inner.threshold_)) < MAX_SCORE:
-        raise ValueError("network: expected weights with which every score is finite, got larger ones")
+    return float(largest.max())
 
 
 def read_weights(path: Path, expected: Expected) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,9 @@ from sklearn.base import ClassifierMixin
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from metricgrad.estimators.classifier import MetricClassifier
+from metricgrad.estimators.classifier import MetricClassifier, competes
+from metricgrad.estimators.competition import ranked
+from metricgrad.estimators.held_out import fold_count
 from metricgrad.estimators.metric_estimator import NestedRecipe, seed_of
 from metricgrad.metrics.registry import Metric, get_metric
 from metricgrad.tabular.cells import TableError, date_format, dates, numbers
@@ -42,6 +44,13 @@ FEW_POSITIVES = 30
 """Positive rows below which the metric on validation rows is mostly noise."""
 
 
+class _HeldOut(NamedTuple):
+    """The validation rows if they are given, and the group of each row if rows have one."""
+
+    rows: NDArray[np.int64] | None = None
+    groups: Array | None = None
+
+
 class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
     """Binary classifier for a table as it is: numbers, categories, booleans, dates, missing cells and ids.
 
@@ -54,8 +63,9 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
         A name (`"f1"`), an expression over `tp fp fn tn`, `"sklearn.metrics.f1_score"`, or as for `MetricClassifier`.
     method : str
         `"sl-r"`, `"sl-s"`, `"sl-u"` or a baseline, as for `MetricClassifier`.
-    model : {"mlp", "small", "linear", "additive"}, torch module or factory
-        As for `MetricClassifier`; a factory gets the number of encoded features.
+    model : {"auto", "readable", "linear", "additive", "mlp", "small", "lightgbm"}, torch module or factory
+        As for `MetricClassifier`: several that compete, those of them that can be read, or one. A factory gets the
+        number of encoded features.
     recipe : Recipe or {"default", "paper"}
         How to train.
     positive : label, optional
@@ -70,6 +80,8 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
         Seed of the split, the weights and the drawn sets; None is 0: the same data gives the same model.
     verbose : bool
         Show a progress bar.
+    folds : int, optional
+        As for `MetricClassifier`; 1 if rows are split by time.
 
     Attributes
     ----------
@@ -102,7 +114,7 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
         self,
         metric: Any = "f1",
         method: str = "sl-r",
-        model: Any = "mlp",
+        model: Any = "auto",
         recipe: Recipe | str = "default",
         positive: Any = None,
         ignore: Collection[str] = (),
@@ -110,6 +122,7 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
         time_limit: float | None = None,
         random_state: Any = None,
         verbose: bool = False,
+        folds: int | None = None,
     ) -> None:
         self.metric = metric
         self.method = method
@@ -121,6 +134,7 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
         self.time_limit = time_limit
         self.random_state = random_state
         self.verbose = verbose
+        self.folds = folds
 
     # ---- fitting ---------------------------------------------------------------------------------------------------
 
@@ -136,7 +150,7 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
         sample_weight : str or array-like, optional
             Row weights: a column, or numbers.
         groups : str or array-like, optional
-            The group of each row: a column, or values. No group is on both sides of the split.
+            The group of each row: a column, or values. No group is both trained on and held out.
         times : str or array-like, optional
             The time of each row: a column, or dates or numbers. The latest rows are then the validation rows.
 
@@ -169,28 +183,31 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
         self.data_ = {"rows": len(targets), "positives": int(targets.sum())}
         kept = {argument: given.iloc[there] for argument, given in cells.items()}
         weights = _weights(kept["weights"]) if "weights" in kept else None
-        validation = self._validation(kept.get("group"), kept.get("time"), targets)
-        self._train(metric, features, targets, weights, validation)
+        held_out = self._held_out(kept.get("group"), kept.get("time"))
+        self._train(metric, features, targets, weights, held_out)
         self.classes_ = np.array([self.target_.negative, self.target_.positive])
         self.feature_names_in_ = np.array(self.pipeline_[0].schema_.names, dtype=object)
         self.n_features_in_ = len(self.feature_names_in_)
         return self
 
     def _train(
-        self, metric: Metric, features: pd.DataFrame, targets: Array, weights: Array | None, validation: Array | None
+        self, metric: Metric, features: pd.DataFrame, targets: Array, weights: Array | None, held_out: _HeldOut
     ) -> None:
         schema = infer_columns(features, self.ignore)
         self._note(*schema.describe())
         features = typed(features, schema).reset_index(drop=True)
-        validation = self._random_validation(features, targets) if validation is None else validation
         for name, auc in leaking_columns(features, schema.used, targets):
             warnings.warn(
                 f"{name!r} alone predicts the target (AUC {auc:.4f}): ignore it if it is filled in later than the "
                 "target",
                 stacklevel=3,
             )
-        # Fill values and scales are learned from the training rows alone.
-        trained_on = np.setdiff1d(np.arange(len(features)), validation)
+        count = self._fold_count(metric, targets, held_out)
+        validation, groups = held_out.rows, held_out.groups
+        if count == 1 and validation is None:
+            validation, groups = self._one_split(features, targets, groups), None
+        # Fill values and scales are learned from the rows that are trained on.
+        trained_on = None if validation is None else np.setdiff1d(np.arange(len(features)), validation)
         preparation = Preparation(schema).fit(features, rows=trained_on)
         check_storable(table_state(stored_name(self.metric), self.target_, preparation))
         model = MetricClassifier(
@@ -202,9 +219,31 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
             time_limit=self.time_limit,
             random_state=self.random_state,
             verbose=self.verbose,
+            folds=count,
         )
-        model.fit(preparation.transform(features), targets, sample_weight=weights, validation=validation)
+        prepared = preparation.transform(features)
+        model.fit(prepared, targets, sample_weight=weights, validation=validation, groups=groups)
         self.pipeline_ = Pipeline([("preparation", preparation), ("model", model)])
+        if competes(self.model):
+            self._note(*ranked(model.leaderboard_, metric))
+
+    def _fold_count(self, metric: Metric, targets: Array, held_out: _HeldOut) -> int:
+        if held_out.rows is not None:
+            if (self.folds or 1) > 1:
+                raise TableError(
+                    f"folds: expected 1 with times, because the latest rows are held out, got {self.folds}"
+                )
+            return 1
+        return fold_count(self.folds, metric, targets, held_out.groups, several=competes(self.model))
+
+    def _one_split(self, features: pd.DataFrame, targets: Array, groups: Array | None) -> NDArray[np.int64]:
+        """Return the validation rows of one split, by groups or at random."""
+        if groups is None:
+            return self._random_validation(features, targets)
+        try:
+            return group_part(groups, targets, seed_of(self.random_state), self.validation_fraction)
+        except ValueError as error:
+            raise TableError(str(error)) from error
 
     def _note(self, *lines: str) -> None:
         """Store notes and log them, so that they can be shown before training starts."""
@@ -226,18 +265,16 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
         chosen = split(targets[first[order]], seed, test=0.0, validation=share).validation
         return np.flatnonzero(np.isin(number, order[chosen]))
 
-    def _validation(
-        self, groups: pd.Series[Any] | None, times: pd.Series[Any] | None, targets: Array
-    ) -> NDArray[np.int64] | None:
-        """Return the validation rows of a split by group or by time; None for a random split."""
+    def _held_out(self, groups: pd.Series[Any] | None, times: pd.Series[Any] | None) -> _HeldOut:
+        """Return what decides which rows are held out: the latest, or whole groups."""
+        if groups is not None:
+            if groups.isna().any():
+                raise TableError(f"group: expected one for every row, got {groups.isna().sum():,} missing")
+            return _HeldOut(groups=pd.factorize(groups)[0])
+        if times is None:
+            return _HeldOut()
         try:
-            if groups is not None:
-                if groups.isna().any():
-                    raise TableError(f"group: expected one for every row, got {groups.isna().sum():,} missing")
-                return group_part(
-                    pd.factorize(groups)[0], targets, int(self.random_state or 0), self.validation_fraction
-                )
-            return None if times is None else latest_part(_moments(times), self.validation_fraction)
+            return _HeldOut(rows=latest_part(_moments(times), self.validation_fraction))
         except ValueError as error:
             raise TableError(str(error)) from error
 

@@ -90,6 +90,9 @@ class Verdict:
         Standard error of the gain, by resampling the validation rows; NaN if nothing depends on it.
     proxy : str
         The name of the proxy.
+    kept, folds : int
+        In how many of how many folds the model that followed the loss was kept; gain and error are then those of the
+        held-out rows of all folds.
 
     Examples
     --------
@@ -99,19 +102,26 @@ class Verdict:
     kept cross-entropy: the metric's model gained 0.0040 on the validation rows, within noise (standard error 0.0120)
     >>> print(Verdict(False, -0.0169, float("nan")))
     kept cross-entropy: the metric's model lost 0.0169 on the validation rows
+    >>> print(Verdict(True, 0.031, float("nan"), kept=3, folds=5))
+    kept the models that followed the metric in 3 of 5 folds: they gained 0.0310 on the held-out rows
     """
 
     followed: bool
     gain: float
     error: float
     proxy: str = "cross-entropy"
+    kept: int = 0
+    folds: int = 1
 
     def __str__(self) -> str:
-        kept = "kept the model that followed the metric" if self.followed else f"kept {self.proxy}"
+        several = self.folds > 1
+        kept = f"kept the model{'s' * several} that followed the metric" if self.followed else f"kept {self.proxy}"
+        if several:
+            kept += f" in {self.kept} of {self.folds} folds" if self.followed else f" in all {self.folds} folds"
         if self.gain != self.gain:
             return kept
-        who = "it" if self.followed else "the metric's model"
+        who = f"the metric's model{'s' * several}" if not self.followed else "they" if several else "it"
         noise = "" if self.error != self.error else f" (standard error {self.error:.4f})"
-        within = ", within noise" if noise and not self.followed else ""
-        verb = "lost" if self.gain < 0 else "gained"
-        return f"{kept}: {who} {verb} {abs(self.gain):.4f} on the validation rows{within}{noise}"
+        within = ", within noise" if noise and not self.followed and self.gain >= 0 else ""
+        verb, where = "lost" if self.gain < 0 else "gained", "held-out" if several else "validation"
+        return f"{kept}: {who} {verb} {abs(self.gain):.4f} on the {where} rows{within}{noise}"

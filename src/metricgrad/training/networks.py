@@ -31,9 +31,16 @@ class Scorer(nn.Module):
     One that is known by name is saved as that name and plain arrays, so that loading it runs no code of the file.
     """
 
-    def __init__(self, body: nn.Module, name: str | None = None, features: int = 0, outputs: int | None = None) -> None:
+    def __init__(
+        self,
+        body: nn.Module,
+        name: str | None = None,
+        features: int = 0,
+        outputs: int | None = None,
+        folds: int = 1,
+    ) -> None:
         super().__init__()
-        self.body, self.name, self.features, self.outputs = body, name, features, outputs
+        self.body, self.name, self.features, self.outputs, self.folds = body, name, features, outputs, folds
 
     @property
     def additive(self) -> Additive | None:
@@ -43,7 +50,14 @@ class Scorer(nn.Module):
     @property
     def layered(self) -> bool:
         """Whether it is a model known by name that consists of layers."""
-        return self.name is not None and self.additive is None
+        return self.name is not None and isinstance(self.body, (nn.Sequential, nn.Linear))
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What `MODELS` needs beside the numbers of features and outputs to build a body of the same shapes."""
+        if self.additive is not None:
+            return self.additive.options.as_dict()
+        return {"sizes": self.body.sizes} if hasattr(self.body, "sizes") else {}
 
     def prepare(self, x: Any, w: Tensor | None = None, y: Tensor | None = None) -> None:
         """Let the model learn from training rows what it is not trained: the knots of an additive one."""
@@ -64,8 +78,9 @@ class Scorer(nn.Module):
 
     def _in_parts(self, rows: Tensor) -> Tensor:
         """Score rows as the body does in evaluation mode, with fewer passes over memory: -> `(n, outputs)`."""
-        if self.additive is not None:  # it has many columns
-            return torch.cat([self.additive(part) for part in rows.split(ROWS_IN_CACHE)])
+        if not self.layered:
+            size = getattr(self.body, "rows_at_once", ROWS_IN_CACHE)
+            return torch.cat([self.body(part) for part in rows.split(size)])
         (*hidden, last), slope = folded(self.body)
         parts = []
         for part in rows.split(ROWS_IN_CACHE):
@@ -78,9 +93,8 @@ class Scorer(nn.Module):
         if self.name is None:
             return self.__dict__
         weights = {key: value.detach().cpu().numpy() for key, value in self.body.state_dict().items()}
-        shape = {"features": self.features, "outputs": self.outputs}
-        options = {} if self.additive is None else {"options": self.additive.options.as_dict()}
-        return {"name": self.name, **shape, **options, "weights": weights, "training": self.training}
+        shape = {"features": self.features, "outputs": self.outputs, "folds": self.folds, "options": self.options}
+        return {"name": self.name, **shape, "weights": weights, "training": self.training}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         if "weights" not in state:
@@ -88,8 +102,9 @@ class Scorer(nn.Module):
             return
         with torch.random.fork_rng(devices=[]):
             name, features, outputs = state["name"], state["features"], state.get("outputs")
-            body = MODELS[name](features, outputs=outputs or 1, **state.get("options", {}))
-            self.__init__(body, name, features, outputs)  # type: ignore[misc]
+            folds = state.get("folds", 1)
+            body = named_body(name, features, outputs, folds, **state.get("options", {}))
+            self.__init__(body, name, features, outputs, folds)  # type: ignore[misc]
         weights = {key: torch.tensor(value) for key, value in state["weights"].items()}
         self.body.load_state_dict(weights, assign=True)
         self.requires_grad_(True).train(state["training"])
@@ -174,9 +189,32 @@ def additive(features: int, outputs: int = 1, **options: Any) -> nn.Module:
     return Additive(features, outputs, AdditiveOptions(**options), sizes)
 
 
-MODELS: dict[str, Callable[..., nn.Module]] = {"mlp": mlp, "small": small, "linear": linear, "additive": additive}
+def lightgbm(features: int, outputs: int = 1, **options: Any) -> nn.Module:
+    """Build boosted trees, which are not grown yet."""
+    from metricgrad.training.trees import empty_trees
+
+    return empty_trees(features, outputs, **options)
+
+
+MODELS: dict[str, Callable[..., nn.Module]] = {
+    "mlp": mlp,
+    "small": small,
+    "linear": linear,
+    "additive": additive,
+    "lightgbm": lightgbm,
+}
 LINEAR_MODELS = ("linear", "additive")
 """Names of models that are linear in fixed columns."""
+
+
+def named_body(name: str, features: int, outputs: int | None = None, folds: int = 1, **options: Any) -> nn.Module:
+    """Build the body of a model known by name: one, or the average of those of some folds."""
+    bodies = [MODELS[name](features, outputs=outputs or 1, **options) for _ in range(folds)]
+    if folds == 1:
+        return bodies[0]
+    from metricgrad.training.averaging import Average
+
+    return Average([Scorer(body, name, features, outputs) for body in bodies])
 
 
 def numbered(spec: Any, names: Iterable[str]) -> Any:

@@ -121,17 +121,10 @@ class Selection:
         return Verdict(gain > 0, gain, error, proxy)
 
     def _error(self, control: Tensor, followed: Tensor) -> float:
-        """Return the standard error of the gain.
-
-        Of several outputs, the offsets stay those that are best for the rows as they are: to search them for every
-        resample takes long, and near the best they hardly matter.
-        """
+        """Return the standard error of the gain."""
         first, y, w = self.validation.in_sets(control)
         second, *_ = self.validation.in_sets(followed)
-        if self.metric is self.decided or not self.metric.task.outputs:
-            return standard_error(self.metric, first, second, y, w)
-        first, second = (each.double() + best_offsets(self.decided, each, y, w) for each in (first, second))
-        return standard_error(self.decided, first, second, y, w)
+        return error_of_gain(self.metric, self.decided, first, second, y, w)
 
     def restore(self, model: nn.Module, learned: bool) -> None:
         """Give a model the weights to be kept, if any were checked."""
@@ -169,6 +162,20 @@ def exact_scores(model: nn.Module, x: Tensor) -> Tensor:
 
 
 # ---- the standard error of a difference between two models: the paired bootstrap -----------------------------------
+
+
+def error_of_gain(
+    judge: Metric, decided: Metric, first: Tensor, second: Tensor, targets: Tensor, weights: Tensor | None
+) -> float:
+    """Return the standard error of the difference between two losses by a judge: a metric, or its best-threshold form.
+
+    Of several outputs, the offsets stay those that are best for the rows as they are: to search them for every
+    resample takes long, and near the best they hardly matter.
+    """
+    if judge is decided or not judge.task.outputs:
+        return standard_error(judge, first, second, targets, weights)
+    first, second = (each.double() + best_offsets(decided, each, targets, weights) for each in (first, second))
+    return standard_error(decided, first, second, targets, weights)
 
 
 @torch.no_grad()

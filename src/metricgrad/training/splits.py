@@ -155,6 +155,32 @@ def folds(y: ArrayLike, k: int, seed: int) -> Iterator[tuple[Indices, Indices]]:
     return ((np.flatnonzero(fold_of_row != fold), np.flatnonzero(fold_of_row == fold)) for fold in range(k))
 
 
+def group_folds(groups: ArrayLike, y: ArrayLike, k: int, seed: int) -> list[tuple[Indices, Indices]]:
+    """Return `k` pairs of row indices, (train, validation), that divide no group; each row is in validation once.
+
+    Groups, in random order, go to the fold that has the fewest rows of their rarest class, then the fewest rows.
+
+    >>> [validation.tolist() for train, validation in group_folds(["a", "a", "b", "b"], [0, 1, 0, 1], k=2, seed=0)]
+    [[2, 3], [0, 1]]
+    """
+    classes, group = _checked_classes(y), _checked_classes(groups)
+    if len(group) != len(classes):
+        raise ValueError(f"groups must have one for each of {len(classes)} rows, got {len(group)}")
+    if not 2 <= k <= group.max() + 1:
+        raise ValueError(f"k must be from 2 to the number of groups, {group.max() + 1}, got {k}")
+    counts = np.zeros((group.max() + 1, classes.max() + 1))
+    np.add.at(counts, (group, classes), 1)
+    rarest = int(np.bincount(classes).argmin())
+    fold_of_group, filled = np.zeros(len(counts), np.int64), np.zeros((k, counts.shape[1]))
+    order = np.argsort(np.random.PCG64([int(seed), k]).random_raw(len(counts)), kind="stable")
+    for number in order[np.argsort(-counts[order].sum(1), kind="stable")]:  # large ones first
+        fold = min(range(k), key=lambda one: (filled[one, rarest] if counts[number, rarest] else 0, filled[one].sum()))
+        fold_of_group[number] = fold
+        filled[fold] += counts[number]
+    fold_of_row = fold_of_group[group]
+    return [(np.flatnonzero(fold_of_row != fold), np.flatnonzero(fold_of_row == fold)) for fold in range(k)]
+
+
 def _shuffled_classes(classes: NDArray[np.intp], seed: int) -> Iterator[Indices]:
     """Yield the rows of each class in the order of their random keys."""
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):

@@ -1,0 +1,254 @@
+"""A competition of models: each is trained on the same folds and judged on the rows that a fold leaves out."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from metricgrad.estimators.metric_estimator import Trained, scores_in_double
+from metricgrad.metrics.registry import Metric
+from metricgrad.training.averaging import averaged
+from metricgrad.training.data import Rows
+from metricgrad.training.history import Verdict
+from metricgrad.training.networks import Scorer
+from metricgrad.training.recipe import Recipe
+from metricgrad.training.selection import error_of_gain
+
+MIN_SPREAD = 1e-12
+"""Scores that differ by less are not scaled up."""
+BEHIND = 2.0
+"""Standard errors behind the best after which a candidate is trained on no further fold."""
+
+
+class Judge(NamedTuple):
+    """A metric as models are compared by it, at the best threshold of the rows, and as it is decided with."""
+
+    metric: Metric
+    decided: Metric
+
+    @property
+    def unit(self) -> float:
+        """How much the value that is shown changes when the loss changes by one."""
+        return abs(float(self.metric.value(1.0)) - float(self.metric.value(0.0)))
+
+
+class HeldOut(NamedTuple):
+    """Scores of held-out rows, `(rows,)` or `(rows, outputs)`, with their targets and weights."""
+
+    scores: Tensor
+    y: Tensor
+    w: Tensor | None
+
+    def loss(self, judge: Judge) -> float:
+        """Return the true loss."""
+        return float(judge.metric(self.scores, self.y, self.w))
+
+    def error_against(self, other: HeldOut, judge: Judge) -> float:
+        """Return the standard error of the difference between the losses of these and other scores of the rows."""
+        return error_of_gain(judge.metric, judge.decided, self.scores, other.scores, self.y, self.w)
+
+
+class FoldModel(NamedTuple):
+    """A model trained on one fold, and the rows that the fold leaves out, with its scores of them."""
+
+    trained: Trained
+    rows: Rows
+    scores: Tensor
+
+
+class Candidate:
+    """One kind of model in a competition.
+
+    Parameters
+    ----------
+    model : str, module or factory
+        As `build_model` takes it.
+    recipe : Recipe
+        How it is trained.
+    classes : bool
+        Whether it scores several classes, of which the highest is predicted.
+
+    Attributes
+    ----------
+    folds : list of FoldModel
+        What was trained so far.
+    seconds : float
+        Spent on it.
+    note : str
+        Why it was trained on fewer folds than others, if it was.
+    """
+
+    def __init__(self, model: Any, recipe: Recipe, classes: bool = False) -> None:
+        self.model, self.recipe, self.classes = model, recipe, classes
+        self.folds: list[FoldModel] = []
+        self.seconds, self.note = 0.0, ""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.model if isinstance(self.model, str) else getattr(self.model, "name", type(self.model).__name__)
+
+    def add(self, trained: Trained, rows: Rows) -> None:
+        """Take the model of one more fold."""
+        self.folds.append(FoldModel(trained, rows, scores_in_double(trained.network, rows.x)))
+
+    def held_out(self, folds: int | None = None, control: bool | None = None) -> HeldOut:
+        """Return the pooled scores of the rows that the first folds leave out, by default all folds.
+
+        They are standardised by fold if there are several. With `control`, scores are those of the models that
+        followed cross-entropy (True), or of those that followed the loss (False), whichever was kept.
+        """
+        used = self.folds[:folds]
+        given = [fold.scores if control is None else fold.trained.held_out[int(not control)] for fold in used]
+        scores = [own.double() for own in given if own is not None]
+        if len(self.folds) > 1:
+            scores = [standardised(own, self.classes) for own in scores]
+        weights = [fold.rows.w for fold in used if fold.rows.w is not None]
+        return HeldOut(torch.cat(scores), torch.cat([f.rows.y for f in used]), torch.cat(weights) if weights else None)
+
+    def network(self) -> Scorer:
+        """Return the model to be used: the average of those of the folds."""
+        networks = [fold.trained.network for fold in self.folds]
+        if len(networks) == 1:
+            return networks[0]
+        scales = [scale_of(fold.scores, self.classes) for fold in self.folds]
+        centre, scale = (torch.stack([torch.atleast_1d(part) for part in parts]) for parts in zip(*scales, strict=True))
+        return averaged(networks, centre, scale)
+
+    def verdict(self, judge: Judge) -> Verdict | None:
+        """Return how much following the loss gained over cross-entropy, on the held-out rows of all folds."""
+        verdicts = [fold.trained.verdict for fold in self.folds if fold.trained.verdict is not None]
+        if len(verdicts) < len(self.folds) or len(self.folds) == 1:
+            return verdicts[0] if verdicts else None
+        kept = sum(verdict.followed for verdict in verdicts)
+        gain = error = math.nan
+        if all(None not in fold.trained.held_out for fold in self.folds):
+            control = self.held_out(control=True)
+            followed = self.held_out() if kept else self.held_out(control=False)
+            gain, error = control.loss(judge) - followed.loss(judge), control.error_against(followed, judge)
+        return Verdict(kept > 0, gain, error, verdicts[0].proxy, kept, len(verdicts))
+
+
+def scale_of(scores: Tensor, classes: bool) -> tuple[Tensor, Tensor]:
+    """Return centre and scale of scores, `()` or `(outputs,)`; scores of several classes have a common scale only."""
+    if classes:
+        spread = (scores - scores.mean(-1, keepdim=True)).std(correction=0).expand(scores.shape[-1])
+        return torch.zeros_like(spread), spread.clamp(min=MIN_SPREAD)
+    return scores.mean(0), scores.std(0, correction=0).clamp(min=MIN_SPREAD)
+
+
+def standardised(scores: Tensor, classes: bool) -> Tensor:
+    """Return scores less their centre, in units of their scale."""
+    centre, scale = scale_of(scores, classes)
+    return (scores - centre) / scale
+
+
+class Competition:
+    """Trains candidates fold by fold, drops those that are surely behind, and chooses the best.
+
+    Parameters
+    ----------
+    candidates : sequence of Candidate
+        The cheapest first.
+    folds : int
+        Number of folds.
+    limit : float, optional
+        Seconds after which no further model is trained.
+    """
+
+    def __init__(self, candidates: Sequence[Candidate], folds: int, limit: float | None = None) -> None:
+        self.candidates, self.count, self.limit = list(candidates), folds, limit
+        self.interrupted = False
+
+    def run(self, train: Callable[[Candidate, int, float | None], tuple[Trained, Rows]]) -> None:
+        """Call `train(candidate, fold, seconds left)` for every candidate and fold, until the end or the limit."""
+        begun = time.perf_counter()
+        running = list(self.candidates)
+        for fold in range(self.count):
+            for candidate in running:
+                left = None if self.limit is None else self.limit - (time.perf_counter() - begun)
+                if left is not None and left <= 0 and any(c.folds for c in self.candidates):
+                    self.interrupted = True
+                    return
+                since = time.perf_counter()
+                trained, rows = train(candidate, fold, left)
+                candidate.seconds += time.perf_counter() - since
+                self.interrupted = trained.interrupted
+                if not trained.interrupted or not any(c.folds for c in self.candidates):
+                    candidate.add(trained, rows)
+                if trained.interrupted:
+                    return
+            running = self._not_behind(running)
+
+    def _not_behind(self, running: Sequence[Candidate]) -> list[Candidate]:
+        """Return the candidates that are not surely behind the best so far."""
+        if len(running) == 1:
+            return list(running)
+        first = min((candidate.held_out() for candidate in running), key=lambda own: own.loss(self.judge))
+        kept = []
+        for candidate in running:
+            own = candidate.held_out()
+            gap = own.loss(self.judge) - first.loss(self.judge)
+            if gap <= 0 or gap <= BEHIND * own.error_against(first, self.judge):
+                kept.append(candidate)
+            elif len(candidate.folds) < self.count:
+                candidate.note = f"surely behind after {len(candidate.folds)} of {self.count} folds"
+        return kept
+
+    @cached_property
+    def judge(self) -> Judge:
+        """The metric as candidates are judged by it; of a black box, what stands in for it."""
+        first = next(candidate for candidate in self.candidates if candidate.folds)
+        own = first.folds[0].trained.judge
+        return Judge(own if first.recipe.form == "zero" else own.best, own)
+
+    @cached_property
+    def best(self) -> Candidate:
+        """The candidate with the least loss on the rows left out by the folds that all of the last ones have."""
+        tried = [candidate for candidate in self.candidates if candidate.folds]
+        most = max(len(candidate.folds) for candidate in tried)
+        last = [candidate for candidate in tried if len(candidate.folds) >= most - int(self.interrupted and most > 1)]
+        common = min(len(candidate.folds) for candidate in last)
+        return min(last, key=lambda candidate: candidate.held_out(common).loss(self.judge))
+
+    def leaderboard(self) -> pd.DataFrame:
+        """Return a row for every candidate: its value, how far it is behind the chosen one, and what it cost."""
+        lines = pd.DataFrame([self._line(candidate) for candidate in self.candidates])
+        ordered: pd.DataFrame = lines.sort_values("behind", na_position="last", ignore_index=True, kind="stable")
+        return ordered
+
+    def _line(self, candidate: Candidate) -> dict[str, Any]:
+        value = behind = error = math.nan
+        common = min(len(candidate.folds), len(self.best.folds))
+        if common:
+            own, first = candidate.held_out(common), self.best.held_out(common)
+            value, unit = float(self.judge.metric.value(own.loss(self.judge))), self.judge.unit
+            behind = unit * (own.loss(self.judge) - first.loss(self.judge))
+            error = 0.0 if candidate is self.best else unit * own.error_against(first, self.judge)
+        return {
+            "model": candidate.name,
+            "value": value,
+            "behind": behind,
+            "standard_error": error,
+            "folds": len(candidate.folds),
+            "seconds": candidate.seconds,
+            "note": candidate.note or ("" if candidate.folds else "not tried: the time was up"),
+        }
+
+
+def ranked(leaderboard: pd.DataFrame, metric: Metric) -> list[str]:
+    """Return what was chosen and how far the others are behind, a line each."""
+    best = leaderboard.iloc[0]
+    lines = [f"model {best['model']} was chosen: {metric.label} {best['value']:.4f} on held-out rows"]
+    for line in leaderboard.iloc[1:].to_dict("records"):
+        known = line["behind"] == line["behind"]
+        gap = f"behind by {line['behind']:.4f} (standard error {line['standard_error']:.4f})" if known else ""
+        lines.append(f"model {line['model']}: {', '.join(part for part in (gap, line['note']) if part)}")
+    return lines
