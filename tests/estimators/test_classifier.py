@@ -237,7 +237,7 @@ def test_a_module_of_the_user_is_copied_and_keeps_its_precision() -> None:
         (
             "forest",
             ValueError,
-            "model: expected one of mlp, small, linear, additive, a module or a factory, got 'forest'",
+            "model: expected one of mlp, small, .*, a module or a factory, got 'forest'",
         ),
         (5, TypeError, "model: expected a name, a torch module or a factory, got 5"),
     ],
@@ -485,13 +485,15 @@ def test_skops_brings_the_model_back_trusting_our_own_types_only(model: str) -> 
     fitted = quick(model=model).fit(X, NAMES)
     data = skops.io.dumps(fitted)
     types = skops.io.get_untrusted_types(data=data)
-    assert sorted(types) == [
+    ours = {
         "metricgrad.estimators.classifier.MetricClassifier",
         "metricgrad.training.history.Round",
         "metricgrad.training.history.Verdict",
         "metricgrad.training.networks.Scorer",
         "metricgrad.training.recipe.Recipe",
-    ]
+    }
+    followed = {"metricgrad.training.history.Round", "metricgrad.training.history.Verdict"}
+    assert set(types) == (ours - followed if model == "lightgbm" else ours)
     copy = skops.io.loads(data, trusted=types)
     np.testing.assert_array_equal(copy.decision_function(X), fitted.decision_function(X))
     assert copy.recipe == TINY

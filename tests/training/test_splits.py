@@ -5,7 +5,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from metricgrad.training.splits import Split, folds, group_part, latest_part, split, split_at
+from metricgrad.training.splits import Split, folds, group_folds, group_part, latest_part, split, split_at
 
 labels = st.lists(st.integers(0, 3), min_size=12, max_size=300).map(np.array)
 shares = st.sampled_from([0.0, 0.1, 0.2, 0.25, 1 / 3, 0.5])
@@ -291,3 +291,27 @@ def test_a_split_by_groups_divides_none_and_covers_every_row() -> None:
         assert [len(part) for part in parts] == [320, 80, 100]
     train, validation, test = parts_of(split(y, 0, test=0.0, groups=groups))
     assert (len(train), len(validation), len(test)) == (400, 100, 0)
+
+
+@given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 1)), min_size=2, max_size=120), st.integers(2, 5))
+def test_folds_by_groups_divide_none_and_hold_every_row_out_once(rows: list[tuple[int, int]], k: int) -> None:
+    groups, y = np.array(rows).T
+    if len(set(groups)) < k:
+        with pytest.raises(ValueError, match="k must be from 2 to the number of groups"):
+            group_folds(groups, y, k, seed=0)
+        return
+    parts = group_folds(groups, y, k, seed=0)
+    assert len(parts) == k
+    assert np.array_equal(np.sort(np.concatenate([held_out for _, held_out in parts])), np.arange(len(y)))
+    for train, held_out in parts:
+        assert not set(groups[train]) & set(groups[held_out])
+        assert np.array_equal(np.union1d(train, held_out), np.arange(len(y)))
+
+
+def test_folds_by_groups_have_about_the_same_rows_and_positives() -> None:
+    groups = np.repeat(np.arange(100), 5)
+    y = groups % 10 == 0
+    for train, held_out in group_folds(groups, y, 5, seed=1):
+        assert len(held_out) == 100
+        assert y[held_out].sum() == 10
+        assert len(train) == 400

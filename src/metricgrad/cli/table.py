@@ -102,8 +102,8 @@ def fit(
     if inner.calls_:
         echo(f"{inner.calls_:,} calls of the metric")
     shown = judge.shown(inner.validation_loss_)
-    where = "rows that each fold left out" if inner.leaderboard_["folds"].iloc[0] > 1 else "validation rows"
-    echo(f"{shown} on the {where}, which also chose the checkpoint and the threshold")
+    where = "rows that each fold left out" if inner.results_[0]["folds"] > 1 else "validation rows"
+    echo(f"{shown} on the {where}, which also chose the model, the checkpoint and the threshold")
     echo(f"The model is in {out}: metricgrad predict {out} DATA, or metricgrad.load({str(out)!r}).")
 
 

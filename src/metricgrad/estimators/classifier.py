@@ -11,10 +11,12 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
 
-from metricgrad.estimators.competition import Candidate, Competition, HeldOut
+from metricgrad.estimators.competition import Candidate, Competition, HeldOut, leaderboard
 from metricgrad.estimators.held_out import HoldOut, cross_validated, fold_count, held_out_parts, is_table, joined_for
 from metricgrad.estimators.labels import checked_columns, learn_labels, positive_targets
 from metricgrad.estimators.metric_estimator import (
@@ -117,9 +119,8 @@ class MetricClassifier(LabelEstimator):
         Whether training was stopped, by Ctrl-C, the time limit or the callback; the best model until then is kept.
     verdict_ : Verdict
         Which model was kept, the one that followed the metric or the one that followed cross-entropy, and by how much.
-    leaderboard_ : DataFrame
-        A row for each model that competed, the chosen one first: its value on held-out rows, how far it is `behind` and
-        the `standard_error` of that, on how many `folds` it was trained, the `seconds` it took, and a `note`.
+    results_ : list of dict
+        A record of each model that competed, the chosen one first; `leaderboard()` is a table of them.
     chosen_recipe_ : Recipe
         The recipe of the chosen model.
     task_ : str
@@ -228,13 +229,25 @@ class MetricClassifier(LabelEstimator):
             best = found.best
             first, rows = best.folds[0].trained, best.held_out()
             self.network_, self.history_, self.interrupted_ = best.network(), first.history, found.interrupted
-            self.verdict_, self.leaderboard_ = best.verdict(found.judge), found.leaderboard()
-            self.chosen_recipe_ = best.recipe
+            self.verdict_, self.chosen_recipe_ = best.verdict(found.judge), best.recipe
             self.threshold_ = self._choose_threshold(table, rows, first.judge, best.recipe, seed)
         shifted = rows.scores - torch.as_tensor(self.threshold_)
         self.validation_loss_ = float(metric(shifted, rows.y, rows.w))
+        self.results_ = found.results(float(metric.value(self.validation_loss_)))
         self.calls_ = metric.calls - calls_before
         return self
+
+    def leaderboard(self) -> pd.DataFrame:
+        """Return the models that competed, the chosen one first.
+
+        Returns
+        -------
+        DataFrame
+            With the columns `model`, `value` (of the metric, on held-out rows), `behind` (by how much it is worse than
+            the chosen one, on rows that both have scored), `standard_error` (of that), `folds`, `seconds`, `note`.
+        """
+        check_is_fitted(self, "results_")
+        return leaderboard(self.results_)
 
     def _compete(
         self,

@@ -27,6 +27,9 @@ BEHIND = 2.0
 """Standard errors behind the best after which a candidate is trained on no further fold."""
 
 
+NOT_TRIED = "not tried: the time was up"
+
+
 class Judge(NamedTuple):
     """A metric as models are compared by it, at the best threshold of the rows, and as it is decided with."""
 
@@ -213,41 +216,49 @@ class Competition:
     def best(self) -> Candidate:
         """The candidate with the least loss on the rows left out by the folds that all of the last ones have."""
         tried = [candidate for candidate in self.candidates if candidate.folds]
+        if len(tried) == 1:  # a metric may be costly
+            return tried[0]
         most = max(len(candidate.folds) for candidate in tried)
         last = [candidate for candidate in tried if len(candidate.folds) >= most - int(self.interrupted and most > 1)]
         common = min(len(candidate.folds) for candidate in last)
         return min(last, key=lambda candidate: candidate.held_out(common).loss(self.judge))
 
-    def leaderboard(self) -> pd.DataFrame:
-        """Return a row for every candidate: its value, how far it is behind the chosen one, and what it cost."""
-        lines = pd.DataFrame([self._line(candidate) for candidate in self.candidates])
-        ordered: pd.DataFrame = lines.sort_values("behind", na_position="last", ignore_index=True, kind="stable")
-        return ordered
+    def results(self, value: float) -> list[dict[str, Any]]:
+        """Return a record of every candidate, the chosen one, which has this value, first, then by how far behind."""
+        chosen = {"value": value, "behind": 0.0, "standard_error": 0.0}
+        lines = [self._cost(one) | (chosen if one is self.best else self._gap(one)) for one in self.candidates]
+        return sorted(lines, key=lambda line: (line["note"] == NOT_TRIED, line["behind"]))
 
-    def _line(self, candidate: Candidate) -> dict[str, Any]:
-        value = behind = error = math.nan
+    def _gap(self, candidate: Candidate) -> dict[str, float]:
+        """Return how far a candidate is behind the chosen one, on the rows that both have scored."""
         common = min(len(candidate.folds), len(self.best.folds))
-        if common:
-            own, first = candidate.held_out(common), self.best.held_out(common)
-            value, unit = float(self.judge.metric.value(own.loss(self.judge))), self.judge.unit
-            behind = unit * (own.loss(self.judge) - first.loss(self.judge))
-            error = 0.0 if candidate is self.best else unit * own.error_against(first, self.judge)
+        if not common:
+            return dict.fromkeys(("value", "behind", "standard_error"), math.nan)
+        own, first = candidate.held_out(common), self.best.held_out(common)
+        loss, unit = own.loss(self.judge), self.judge.unit
         return {
-            "model": candidate.name,
-            "value": value,
-            "behind": behind,
-            "standard_error": error,
-            "folds": len(candidate.folds),
-            "seconds": candidate.seconds,
-            "note": candidate.note or ("" if candidate.folds else "not tried: the time was up"),
+            "value": float(self.judge.metric.value(loss)),
+            "behind": unit * (loss - first.loss(self.judge)),
+            "standard_error": unit * own.error_against(first, self.judge),
         }
 
+    def _cost(self, candidate: Candidate) -> dict[str, Any]:
+        note = candidate.note or ("" if candidate.folds else NOT_TRIED)
+        return {"model": candidate.name, "folds": len(candidate.folds), "seconds": candidate.seconds, "note": note}
 
-def ranked(leaderboard: pd.DataFrame, metric: Metric) -> list[str]:
+
+def leaderboard(results: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """Return the records of a competition as a table."""
+    names = ["model", "value", "behind", "standard_error", "folds", "seconds", "note"]
+    table: pd.DataFrame = pd.DataFrame({name: [line[name] for line in results] for name in names})
+    return table
+
+
+def ranked(results: Sequence[dict[str, Any]], metric: Metric) -> list[str]:
     """Return what was chosen and how far the others are behind, a line each."""
-    best = leaderboard.iloc[0]
+    best, *others = results
     lines = [f"model {best['model']} was chosen: {metric.label} {best['value']:.4f} on held-out rows"]
-    for line in leaderboard.iloc[1:].to_dict("records"):
+    for line in others:
         known = line["behind"] == line["behind"]
         gap = f"behind by {line['behind']:.4f} (standard error {line['standard_error']:.4f})" if known else ""
         lines.append(f"model {line['model']}: {', '.join(part for part in (gap, line['note']) if part)}")

@@ -220,8 +220,13 @@ class MetricEstimator(NestedRecipe):
         points = [(done.steps, metric.value(done.validation)) for done in checked]
         dot = None if kept is None else (kept.steps, metric.value(kept.validation))
         drawn = sparkline(points, dot, f"{metric.label} on validation rows while training")
-        headline = f"{metric.shown(self.validation_loss_)} on validation rows"
+        headline = f"{metric.shown(self.validation_loss_)} on {self._judged_on}"
         return card(headline, facts, drawn=drawn + self._shapes())
+
+    @property
+    def _judged_on(self) -> str:
+        """The rows that chose checkpoint and threshold."""
+        return "validation rows"
 
     def _shapes(self) -> str:
         """Return drawings of what the model says, for the card; nothing if it cannot be read."""
@@ -396,7 +401,14 @@ class LabelEstimator(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         cuts = ", ".join(f"{cut:.4g}" for cut in np.ravel(self.threshold_)[:8])
         calls = getattr(self, "calls_", 0)
         counted = {"calls of the metric": f"{calls:,}"} if calls else {}
-        return {"method": self.method, "threshold": cuts, **counted}
+        results = getattr(self, "results_", [])
+        chosen = {"model": f"{results[0]['model']}, the best of {len(results)}"} if len(results) > 1 else {}
+        return {"method": self.method, **chosen, "threshold": cuts, **counted}
+
+    @property
+    def _judged_on(self) -> str:
+        several = any(line["folds"] > 1 for line in getattr(self, "results_", []))
+        return "the rows that each fold left out" if several else "validation rows"
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -225,7 +225,7 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
         model.fit(prepared, targets, sample_weight=weights, validation=validation, groups=groups)
         self.pipeline_ = Pipeline([("preparation", preparation), ("model", model)])
         if competes(self.model):
-            self._note(*ranked(model.leaderboard_, metric))
+            self._note(*ranked(model.results_, metric))
 
     def _fold_count(self, metric: Metric, targets: Array, held_out: _HeldOut) -> int:
         if held_out.rows is not None:

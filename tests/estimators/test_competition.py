@@ -1,0 +1,235 @@
+"""Folds and competing models: what is trained, chosen, averaged and reported."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import make_classification
+from sklearn.metrics import average_precision_score, f1_score
+from torch import nn
+
+from metricgrad import MetricClassifier, Recipe, black_box
+from metricgrad.estimators.competition import Candidate, Competition, ranked, scale_of
+from metricgrad.estimators.metric_estimator import Trained
+from metricgrad.metrics.registry import f1
+from metricgrad.training.data import Rows, Scaler
+from metricgrad.training.networks import Scorer
+from metricgrad.training.splits import folds
+from metricgrad.training.trees import has_lightgbm
+
+SHORT = Recipe(warmup=60, rounds=5, set_size=200, refine_sets=2, learning_rate=0.03, trust=-1.0, patience=None)
+X, Y = make_classification(
+    600, 6, n_informative=4, n_redundant=0, n_clusters_per_class=2, weights=[0.7], flip_y=0.1, random_state=0
+)
+X, Y = (part[np.lexsort(X.T[::-1])] for part in (X, Y))  # in the order in which equal rows are merged
+
+
+class Fixed(nn.Module):
+    """Scores rows by their first feature."""
+
+    def __init__(self, noise: float) -> None:
+        super().__init__()
+        self.noise = nn.Parameter(torch.tensor(noise))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x[:, :1] + self.noise * x[:, 1:]
+
+
+def rows_of(fold: int, n: int = 300) -> Rows:
+    """Rows whose first feature is the target with some noise, and whose second is noise."""
+    generator = torch.Generator().manual_seed(fold)
+    y = (torch.rand(n, generator=generator) < 0.3).float()
+    noise = torch.randn(n, 2, generator=generator)
+    return Rows(torch.stack((y + 0.3 * noise[:, 0], noise[:, 1]), 1), y)
+
+
+def entered(noises: dict[str, float], count: int = 5, limit: float | None = None, stop_at: int | None = None) -> Any:
+    """Run a competition of fixed models; the fit of a certain number is interrupted."""
+    candidates = [Candidate(name, SHORT) for name in noises]
+    calls: list[tuple[str, int]] = []
+
+    def train(candidate: Candidate, fold: int, left: float | None) -> tuple[Trained, Rows]:
+        calls.append((candidate.name, fold))
+        return Trained(Scorer(Fixed(noises[candidate.name])), [], len(calls) == stop_at, None, f1), rows_of(fold)
+
+    found = Competition(candidates, count, limit)
+    found.run(train)
+    return found, calls
+
+
+def test_the_best_on_held_out_rows_is_chosen_and_one_surely_behind_is_not_trained_on() -> None:
+    found, calls = entered({"worse": 3.0, "best": 0.0, "close": 0.05})
+    assert found.best.name == "best"
+    assert calls.count(("worse", 0)) == 1
+    assert ("worse", 1) not in calls
+    assert ("close", 4) in calls
+    lines = {line["model"]: line for line in found.results(0.9)}
+    assert lines["worse"]["note"] == "surely behind after 1 of 5 folds"
+    assert lines["worse"]["behind"] > 2 * lines["worse"]["standard_error"] > 0
+    assert lines["close"]["folds"] == 5
+    assert found.results(0.9)[0]["model"] == "best"
+    assert ranked(found.results(0.9), f1)[0] == "model best was chosen: F1 0.9000 on held-out rows"
+
+
+def test_what_is_behind_is_the_difference_of_the_pooled_losses() -> None:
+    found, _ = entered({"best": 0.0, "close": 0.05})
+    close = next(one for one in found.candidates if one is not found.best)
+    pooled = [torch.cat([standard(f.scores) for f in one.folds]) for one in (close, found.best)]
+    y = torch.cat([rows_of(fold).y for fold in range(5)])
+    losses = [float(f1.best(scores, y)) for scores in pooled]
+    line = next(line for line in found.results(0.9) if line["model"] == close.name)
+    assert line["behind"] == pytest.approx(losses[0] - losses[1])
+
+
+def standard(scores: torch.Tensor) -> torch.Tensor:
+    return (scores - scores.mean()) / scores.std(correction=0)
+
+
+def test_when_time_is_up_what_was_trained_is_used_and_what_was_not_is_named() -> None:
+    found, calls = entered({"first": 0.0, "second": 3.0}, limit=-1.0)
+    assert calls == [("first", 0)]
+    assert found.interrupted
+    assert found.best.name == "first"
+    assert found.results(0.9)[1]["note"] == "not tried: the time was up"
+
+
+@pytest.mark.parametrize(("stop_at", "trained"), [(1, [1, 0]), (2, [1, 0]), (3, [1, 1]), (4, [2, 1])])
+def test_an_interrupted_model_is_used_only_if_there_is_no_other(stop_at: int, trained: list[int]) -> None:
+    found, _ = entered({"first": 0.0, "second": 0.001}, stop_at=stop_at)
+    assert found.interrupted
+    assert [len(one.folds) for one in found.candidates] == trained
+    assert found.best.folds
+
+
+def test_scores_of_classes_keep_their_differences() -> None:
+    scores = torch.randn(50, 3).double() * 4 + torch.tensor([0.0, 5.0, -2.0])
+    centre, scale = scale_of(scores, classes=True)
+    assert torch.equal(((scores - centre) / scale).argmax(-1), scores.argmax(-1))
+    assert len(scale.unique()) == 1
+
+
+# ---- as an estimator -----------------------------------------------------------------------------------------------
+
+
+def test_a_model_of_folds_is_the_average_of_models_of_its_folds() -> None:
+    model = MetricClassifier("f1", "cross-entropy", "linear", random_state=0, folds=3).fit(X, Y)
+    scaler = Scaler.fit(X)
+    x, total, pooled = scaler.transform(X), np.zeros(len(X)), np.zeros(len(X))
+    for _, held_out in folds(Y, 3, 0):
+        own = MetricClassifier("f1", "cross-entropy", "linear", standardise=False, random_state=0)
+        own.fit(x, Y, validation=held_out)
+        scores = own._raw_scores(x).numpy()
+        centre, spread = scores[held_out].mean(), scores[held_out].std()
+        total += (scores - centre) / spread / 3
+        pooled[held_out] = (scores[held_out] - centre) / spread
+    np.testing.assert_allclose(model.decision_function(X) + model.threshold_, total, rtol=1e-5, atol=1e-6)
+    cut = max(f1_score(Y, pooled >= t) for t in pooled)
+    assert 1 - model.validation_loss_ == pytest.approx(cut)
+    assert f1_score(Y, pooled >= model.threshold_) == pytest.approx(cut)
+
+
+@pytest.mark.parametrize("model", ["small", "additive", "linear"])
+def test_folds_say_how_many_of_them_followed_the_metric(model: str) -> None:
+    fitted = MetricClassifier("average_precision", model=model, recipe=SHORT, folds=2).fit(X, Y)
+    assert fitted.verdict_.folds == 2
+    assert fitted.verdict_.followed == (fitted.verdict_.kept > 0)
+    assert np.isfinite(fitted.verdict_.gain)
+    assert fitted.results_[0]["folds"] == 2
+    assert average_precision_score(Y, fitted.decision_function(X)) > 0.6
+    again = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(again.decision_function(X), fitted.decision_function(X))
+
+
+@pytest.mark.skipif(not has_lightgbm(), reason="needs LightGBM")
+def test_auto_chooses_the_model_with_the_best_held_out_value() -> None:
+    found = MetricClassifier("auc", "cross-entropy", "auto", random_state=0).fit(X, Y)
+    board = found.leaderboard()
+    assert set(board["model"]) == {"linear", "additive", "lightgbm"}
+    assert board["model"][0] == found.network_.name
+    assert (board["behind"] >= 0).all()
+    assert board["behind"][0] == 0
+    assert board["folds"][0] == 5
+    readable = MetricClassifier("auc", "cross-entropy", "readable", random_state=0).fit(X, Y)
+    assert set(readable.leaderboard()["model"]) == {"linear", "additive"}
+    terms = readable.explain().frame
+    assert len(terms)
+
+
+@pytest.mark.skipif(not has_lightgbm(), reason="needs LightGBM")
+def test_trees_are_a_model_like_others() -> None:
+    import lightgbm
+
+    held_out = np.arange(0, 600, 4)
+    model = MetricClassifier("f1", model="lightgbm", random_state=3).fit(X, Y, validation=held_out)
+    assert isinstance(lightgbm.__version__, str)
+    assert model.verdict_ is None
+    assert model.history_ == []
+    assert model.score(X, Y) > 0.85
+    assert "behind" in model.leaderboard()
+
+
+def test_groups_are_never_both_trained_on_and_held_out() -> None:
+    group = np.repeat(np.arange(60), 10)
+    leak = np.column_stack((X, np.eye(60)[group]))  # a column for each group: worth nothing for an unseen one
+    y = np.random.default_rng(0).integers(0, 2, 60)[group]  # the target is the group's
+    for count in (1, 5):
+        blind = MetricClassifier("auc", "cross-entropy", "linear", folds=count, random_state=0)
+        blind.fit(leak, y, groups=group)
+        assert 1 - blind.validation_loss_ < 0.75
+    seen = MetricClassifier("auc", "cross-entropy", "linear", folds=5, random_state=0).fit(leak, y)
+    assert 1 - seen.validation_loss_ > 0.95
+
+
+def test_several_classes_can_have_folds() -> None:
+    x, y = make_classification(400, 5, n_informative=4, n_redundant=0, n_classes=3, random_state=1)
+    model = MetricClassifier("macro_f1", "cross-entropy", "linear", folds=3).fit(x, y)
+    assert model.score(x, y) > 0.55
+    assert model.threshold_.shape == (3,)
+
+
+def test_a_costly_metric_and_few_rows_have_one_split() -> None:
+    profit = black_box(lambda y, p: float((p * (2 * y - 1)).mean()), higher_is_better=True, labels=True, max_calls=100)
+    model = MetricClassifier(profit, "cross-entropy", "readable", recipe=SHORT).fit(X, Y)
+    assert model.results_[0]["folds"] == 1
+    few = np.r_[0, 1, 2, np.arange(10, 60)]
+    one = np.r_[1, 1, 1, np.zeros(50, int)]
+    assert MetricClassifier("f1", "cross-entropy", "readable").fit(X[few], one).results_[0]["folds"] == 1
+
+
+def test_the_time_limit_ends_a_competition() -> None:
+    model = MetricClassifier("f1", model="auto", recipe=replace(SHORT, rounds=5_000), time_limit=0.5).fit(X, Y)
+    assert model.interrupted_
+    assert any(line["folds"] < 5 for line in model.results_)
+    assert np.isfinite(model.decision_function(X)).all()
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"folds": 0}, "folds: expected an integer of at least 1 or None, got 0"),
+        ({"folds": 2.0}, "folds: expected an integer of at least 1 or None, got 2.0"),
+        ({"folds": True}, "folds: expected an integer of at least 1 or None, got True"),
+        ({"folds": 500}, "folds: expected at most [0-9]+, the rows of the smallest class, got 500"),
+        ({"folds": 2, "threshold": "cv"}, "folds: expected 1 with threshold='cv', got 2"),
+        ({"folds": 2, "warm_start": True}, "folds: expected 1 with warm_start, got 2"),
+    ],
+)
+def test_folds_that_cannot_be_are_refused(how: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        MetricClassifier("f1", "cross-entropy", "linear", recipe=SHORT, **how).fit(X, Y)
+
+
+def test_folds_with_given_validation_rows_are_refused() -> None:
+    with pytest.raises(ValueError, match="folds: expected 1 with given validation rows, got 2"):
+        MetricClassifier("f1", "cross-entropy", "linear", recipe=SHORT, folds=2).fit(X, Y, validation=np.arange(100))
+
+
+def test_the_card_of_a_competition_is_shown() -> None:
+    model = MetricClassifier("f1", "cross-entropy", "readable", folds=2).fit(X, Y)
+    assert "rows that each fold left out" in model._card()
+    assert model.results_[0]["model"] in model._card()
