@@ -12,8 +12,8 @@ import pandas as pd
 
 from metricgrad.evaluation.records import FILE, Record, read_records
 from metricgrad.evaluation.store import Store
+from metricgrad.training.networks import TREES as BOOSTED
 from metricgrad.training.recipe import RECIPES
-from metricgrad.training.trees import TREES as BOOSTED
 from studies import pages
 from studies.ablations.page import recipe_part
 from studies.ablations.run import RESULTS as PARTS

@@ -11,7 +11,7 @@ import pandas as pd
 from metricgrad.evaluation.records import Record, read_records
 from metricgrad.evaluation.statistics import holm
 from metricgrad.evaluation.store import Store
-from metricgrad.training.trees import TREES as BOOSTED
+from metricgrad.training.networks import TREES as BOOSTED
 from studies.pages import count_range, listed, markdown, spelt
 from studies.win.gains import BASELINE, CELL, MAX_ROWS, MODELS, OURS, PUBLISHED, gains, losses, signed_rank
 from studies.win.run import METRICS

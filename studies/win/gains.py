@@ -10,7 +10,7 @@ from scipy.stats import ttest_1samp, wilcoxon
 
 from metricgrad.evaluation.records import Record, read_records
 from metricgrad.evaluation.statistics import holm
-from metricgrad.training.trees import TREES as BOOSTED
+from metricgrad.training.networks import TREES as BOOSTED
 
 CELL = ["dataset", "metric", "model"]
 OURS, BASELINE, PUBLISHED = "sl-r", "cross-entropy", "sl-published"

@@ -18,7 +18,7 @@ from metricgrad.evaluation.store import Store
 from metricgrad.paper.experiments import Run
 from metricgrad.paper.reproduce import Plan, carry_out
 from metricgrad.reporting.progress import work_bar
-from metricgrad.training.trees import TREES as BOOSTED
+from metricgrad.training.networks import TREES as BOOSTED
 from studies import pages
 from studies.win.gains import BASELINE, MAX_ROWS, OURS, PUBLISHED, losses
 

@@ -59,7 +59,7 @@ def test_from_a_file_to_a_model_to_predictions_to_a_verdict(here: Path) -> None:
         "numbers: age",
         "categories: plan",
         "dropped, unique values, like an id: user_id",
-        "on the validation rows, which also chose the checkpoint and the threshold",
+        "on the validation rows, which also chose the model, the checkpoint and the threshold",
         "The model is in model: metricgrad predict model DATA",
     ):
         assert line in done.stdout
@@ -77,6 +77,18 @@ def test_from_a_file_to_a_model_to_predictions_to_a_verdict(here: Path) -> None:
     shown = run("evaluate", "model", "new.parquet").stdout
     assert f"{judged['metrics']['f1']:.4f}" in shown
     assert f"tp {judged['tp']}, fp {judged['fp']}" in shown
+
+
+def test_models_compete_unless_one_is_asked_for_and_readable_ones_can_be_explained(here: Path) -> None:
+    done = run("fit", "churn.csv", "--target", "churn", "--out", "model", "--readable", "--method", "cross-entropy")
+    assert done.exit_code == 0, done.output
+    assert re.search(r"model (linear|additive) was chosen: F1 0\.\d{4} on held-out rows", done.stdout)
+    assert re.search(r"model (linear|additive): behind by \d\.\d{4} \(standard error \d\.\d{4}\)", done.stdout)
+    assert "on the rows that each fold left out, which also chose the model" in done.stdout
+    assert run("explain", "model", "--out", "page.html").exit_code == 0
+    refused = run("fit", "churn.csv", "--target", "churn", "--readable", "--model", "mlp")
+    assert refused.exit_code == 2
+    assert "--readable: expected no --model with it, got 'mlp'" in " ".join(refused.output.split())
 
 
 def test_standard_input_and_output_do_as_well(here: Path) -> None:

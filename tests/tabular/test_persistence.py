@@ -38,6 +38,7 @@ from metricgrad.tabular.persistence import (
     model_card,
     save_or_rescue,
 )
+from metricgrad.training.trees import has_lightgbm
 
 DATA = Path(__file__).parents[1] / "data"
 QUICK = Recipe(warmup=30, rounds=0, learning_rate=0.05)
@@ -72,7 +73,21 @@ def folder(model: TableClassifier, tmp_path: Path) -> Path:
 # ---- there and back ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", [{"model": "mlp"}, {"model": "small", "metric": "accuracy"}, {"metric": "5*tp - fp"}])
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"model": "mlp"},
+        {"model": "small", "metric": "accuracy"},
+        {"metric": "5*tp - fp"},
+        {"model": "small", "folds": 2},
+        {"model": "additive", "folds": 3},
+        {"model": "readable", "recipe": "default"},
+        pytest.param(
+            {"model": "lightgbm", "folds": 2}, marks=pytest.mark.skipif(not has_lightgbm(), reason="not there")
+        ),
+    ],
+    ids=str,
+)
 def test_a_loaded_model_predicts_and_scores_as_the_saved_one_to_the_bit(how: dict[str, Any], tmp_path: Path) -> None:
     before = fitted(**how)
     after = load(save(before, tmp_path / "model"))

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import resource
+import shutil
 import struct
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from safetensors.torch import save as packed
 
 from metricgrad import Recipe, TableClassifier, load, save
 from metricgrad.tabular.persistence import STATE, WEIGHTS
+from metricgrad.training.trees import has_lightgbm
 
 RNG = np.random.default_rng(0)
 FRAME = pd.DataFrame(
@@ -301,3 +303,73 @@ def test_a_validation_loss_that_was_not_finite_loads_as_nan(folder: Path) -> Non
     change_state(folder, "model", "validation_loss", value=None)
     assert np.isnan(load(folder).model_.validation_loss_)
     assert np.isfinite(load(folder).decision_function(FRAME)).all()
+
+
+# ---- averages and trees --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def averages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Folders of an average of two networks, and of one of trees."""
+    base = tmp_path_factory.mktemp("averages")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"age": rng.normal(40, 9, 200), "height": rng.normal(170, 9, 200)})
+    frame["left"] = np.where(frame["age"] + rng.normal(0, 5, 200) > 45, "yes", "no")
+    models = {"small": "small", "trees": "lightgbm"} if has_lightgbm() else {"small": "small"}
+    return {
+        name: save(
+            TableClassifier("f1", "cross-entropy", model, Recipe(warmup=9, rounds=0), folds=2).fit(frame, "left"),
+            base / name,
+        )
+        for name, model in models.items()
+    }
+
+
+def copied(averages: dict[str, Path], name: str, tmp_path: Path) -> Path:
+    if name not in averages:
+        pytest.skip("needs LightGBM")
+    return Path(shutil.copytree(averages[name], tmp_path / name))
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor", "value", "message"),
+    [
+        ("small", "network.scale", 0.0, "expected scores in units of a positive spread"),
+        ("small", "network.scale", -1.0, "expected scores in units of a positive spread"),
+        ("small", "network.models.1.body.0.weight", 1e305, "expected weights with which every score is finite"),
+        ("trees", "network.feature", 2, "feature: expected numbers of features"),
+        ("trees", "network.left", 10**9, "left: expected numbers of features, or of nodes"),
+        ("trees", "network.right", -1, "right: expected numbers of features, or of nodes"),
+        ("trees", "network.roots", 10**9, "roots: expected numbers of features, or of nodes"),
+        ("trees", "network.value", 1e305, "expected weights with which every score is finite"),
+    ],
+)
+def test_averages_and_trees_that_cannot_be_scored_are_refused(
+    averages: dict[str, Path], tmp_path: Path, name: str, tensor: str, value: float, message: str
+) -> None:
+    folder = copied(averages, name, tmp_path)
+    assert load(folder).model_.network_.name is not None
+
+    def spoil(weights: dict[str, torch.Tensor]) -> None:
+        weights[tensor][(0,) * weights[tensor].ndim] = value
+
+    change_weights(folder, spoil)
+    refused(folder, message)
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "value", "message"),
+    [
+        ("small", ["model", "folds"], 0, "model.folds: expected from 1 to 100"),
+        ("small", ["model", "folds"], 101, "model.folds: expected from 1 to 100"),
+        ("small", ["model", "folds"], 3, "expected"),
+        ("trees", ["model", "sizes", "nodes"], 10**12, "nodes: expected at most"),
+        ("trees", ["model", "sizes", "trees"], -1, "trees: expected an integer of at least 0"),
+    ],
+)
+def test_sizes_of_averages_and_trees_that_cannot_be_are_refused(
+    averages: dict[str, Path], tmp_path: Path, name: str, path: list[str], value: int, message: str
+) -> None:
+    folder = copied(averages, name, tmp_path)
+    change_state(folder, *path, value=value)
+    refused(folder, message)

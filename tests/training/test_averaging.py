@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from metricgrad.training.additive import additive
-from metricgrad.training.averaging import Average, averaged
-from metricgrad.training.networks import Scorer, build_model
+from metricgrad.training.averaging import averaged
+from metricgrad.training.networks import Average, Scorer, build_model
 
 X = torch.randn(200, 3, generator=torch.Generator().manual_seed(0))
 numbers = st.floats(-3, 3)

@@ -14,13 +14,18 @@ from sklearn.metrics import log_loss
 
 from metricgrad.training.averaging import averaged
 from metricgrad.training.data import Rows
-from metricgrad.training.networks import Scorer
-from metricgrad.training.trees import TREES, Trees, grow_trees, trees_of
+from metricgrad.training.networks import TREES, Scorer
+from metricgrad.training.trees import Trees, trees_of
+from metricgrad.training.trees import grow_trees as grown
 
 lightgbm = pytest.importorskip("lightgbm")
 
 X, Y = make_classification(900, 8, n_informative=3, flip_y=0.2, random_state=0)
 SEED = 3
+
+
+def grow_trees(rows: Rows, validation: Rows, seed: int) -> Scorer:
+    return Scorer(grown(rows, validation, seed), TREES, rows.x.shape[1])
 
 
 def part(places: slice, flipped: bool = False, weighted: bool = False) -> Rows:

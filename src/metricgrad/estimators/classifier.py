@@ -8,7 +8,7 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,6 @@ import torch
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from metricgrad.estimators.competition import Candidate, Competition, HeldOut, leaderboard
 from metricgrad.estimators.held_out import HoldOut, cross_validated, fold_count, held_out_parts, is_table, joined_for
 from metricgrad.estimators.labels import checked_columns, learn_labels, positive_targets
 from metricgrad.estimators.metric_estimator import (
@@ -34,10 +33,12 @@ from metricgrad.metrics.tasks import Task
 from metricgrad.metrics.thresholds import best_offsets, best_threshold
 from metricgrad.training.data import Rows, Scaler, TrainingData, check_weights, merge_duplicates
 from metricgrad.training.history import Round
-from metricgrad.training.networks import Scorer, build_model, kind_of
+from metricgrad.training.networks import TREES, Scorer, build_model, kind_of
 from metricgrad.training.recipe import Recipe, recipe_for
 from metricgrad.training.splits import Split
-from metricgrad.training.trees import TREES, grow_trees, has_lightgbm
+
+if TYPE_CHECKING:
+    from metricgrad.estimators.competition import Candidate, Competition, HeldOut
 
 COMPETING = {"auto": ("linear", "additive", TREES), "readable": ("linear", "additive")}
 """Models that compete, the cheapest first."""
@@ -246,6 +247,8 @@ class MetricClassifier(LabelEstimator):
             With the columns `model`, `value` (of the metric, on held-out rows), `behind` (by how much it is worse than
             the chosen one, on rows that both have scored), `standard_error` (of that), `folds`, `seconds`, `note`.
         """
+        from metricgrad.estimators.competition import leaderboard
+
         check_is_fitted(self, "results_")
         return leaderboard(self.results_)
 
@@ -259,6 +262,8 @@ class MetricClassifier(LabelEstimator):
         start: Scorer | None,
     ) -> Competition:
         """Train every candidate on every part of the plan, as long as it may still be the best."""
+        from metricgrad.estimators.competition import Candidate, Competition  # loading and predicting need none
+
         specs, classes = self._specs(metric.task), metric.task.name == "multiclass"
         candidates = [Candidate(spec, recipe_for(self.recipe, kind_of(spec)), classes) for spec in specs]
         networks = {one: self._network(one, table, learned_from, metric, seed, start) for one in candidates}
@@ -280,6 +285,8 @@ class MetricClassifier(LabelEstimator):
         """Return the models that compete."""
         if not competes(self.model):
             return [self._model_spec()]
+        from metricgrad.training.trees import has_lightgbm
+
         trees = has_lightgbm() and not task.several
         return [name for name in COMPETING[self.model] if name != TREES or trees]
 
@@ -351,10 +358,12 @@ class MetricClassifier(LabelEstimator):
         from metricgrad.losses.binary import TUNED
         from metricgrad.reporting.progress import work_bar
         from metricgrad.training.methods import make_loss
+        from metricgrad.training.trees import grow_trees
 
         rows = table.lazy_rows(training, how.recipe.set_size)
         if network.name == TREES:
-            return Trained(grow_trees(rows, kept, how.seed), [], False, None, metric)
+            grown = Scorer(grow_trees(rows, kept, how.seed), TREES, network.features)
+            return Trained(grown, [], False, None, metric)
         if self.method not in TUNED:
             torch.manual_seed(how.seed)
             with work_bar() if self.verbose else nullcontext() as report:
@@ -387,6 +396,8 @@ class MetricClassifier(LabelEstimator):
 
     def _cross_validated(self, table: TrainingData, metric: Metric, how: How) -> float | None:
         """Return the threshold of cross-validation; None if the user stopped it."""
+        from metricgrad.estimators.competition import Candidate
+
         candidate = Candidate(self._specs(metric.task)[0], how.recipe)
 
         def trained(own: TrainingData, training: Array, kept: Rows) -> Trained:

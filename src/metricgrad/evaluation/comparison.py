@@ -32,10 +32,10 @@ from metricgrad.tabular.target import check_column, infer_target, leaking_column
 from metricgrad.training.data import Parts
 from metricgrad.training.loader import SetLoader
 from metricgrad.training.methods import METHODS, make_loss
-from metricgrad.training.networks import kind_of
+from metricgrad.training.networks import TREES, kind_of
 from metricgrad.training.recipe import Recipe, recipe_for
 from metricgrad.training.selection import exact_scores
-from metricgrad.training.trees import TREES, has_lightgbm
+from metricgrad.training.trees import has_lightgbm
 
 Array = NDArray[Any]
 DEFAULT_BASELINES = (CONTROL, "balanced", "focal", TREES)

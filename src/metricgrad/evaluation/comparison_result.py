@@ -18,7 +18,7 @@ from metricgrad.metrics.registry import Metric
 from metricgrad.reporting.html import card
 from metricgrad.reporting.plots import Picture, plot_convergence
 from metricgrad.training.history import Round
-from metricgrad.training.trees import TREES
+from metricgrad.training.networks import TREES
 
 Array = NDArray[Any]
 METHOD_LABELS = {"sl-r": "metricgrad", "balanced": "class weights", "focal": "focal loss", TREES: "LightGBM"}

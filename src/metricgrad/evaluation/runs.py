@@ -23,11 +23,11 @@ from metricgrad.training.data import Parts, TrainingData
 from metricgrad.training.history import Round, Verdict
 from metricgrad.training.jobs import Checkpoint, train_each
 from metricgrad.training.methods import METHODS, make_loss
-from metricgrad.training.networks import build_model
+from metricgrad.training.networks import TREES, Scorer, build_model
 from metricgrad.training.recipe import Recipe
 from metricgrad.training.selection import Selected, exact_scores
 from metricgrad.training.splits import split
-from metricgrad.training.trees import TREES, grow_trees
+from metricgrad.training.trees import grow_trees
 
 Array = NDArray[Any]
 CONTROL = "cross-entropy"
@@ -186,7 +186,8 @@ def _train_trees(parts: Parts, metrics: Sequence[Metric], seed: int) -> list[Tra
     if not metrics:
         return []
     begun = time.perf_counter()
-    scores = _scores(grow_trees(parts.train, parts.validation, seed), parts)
+    grown = Scorer(grow_trees(parts.train, parts.validation, seed), TREES, parts.train.x.shape[1])
+    scores = _scores(grown, parts)
     seconds = (time.perf_counter() - begun) / len(metrics)
     return [TrainedMethod(TREES, metric, scores, seconds) for metric in metrics]
 

@@ -19,9 +19,9 @@ from metricgrad.surrogate.pretrained import bundled_digest
 from metricgrad.training.data import Parts
 from metricgrad.training.jobs import Checkpoint
 from metricgrad.training.methods import METHODS
+from metricgrad.training.networks import TREES
 from metricgrad.training.recipe import Recipe, get_recipe
 from metricgrad.training.splits import split
-from metricgrad.training.trees import TREES
 
 BUDGETS: Mapping[str, Mapping[str, Mapping[str, int | None]]] = {
     "quick": {

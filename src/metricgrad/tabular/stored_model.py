@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 import safetensors.torch
@@ -24,11 +24,12 @@ from metricgrad.metrics.tasks import BINARY
 from metricgrad.tabular.encoding import MAX_SCALED
 from metricgrad.tabular.manifest import MAX_WORD, Field, parsed, read_file, read_table_state
 from metricgrad.tabular.table_classifier import TableClassifier
-from metricgrad.training.averaging import Average
 from metricgrad.training.history import Round, Verdict
-from metricgrad.training.networks import MODELS, Scorer, folded, named_body
+from metricgrad.training.networks import MODELS, TREES, Average, Scorer, folded, named_body
 from metricgrad.training.recipe import ADDED_FIELDS, RENAMED_FIELDS, Recipe
-from metricgrad.training.trees import TREES, Trees
+
+if TYPE_CHECKING:
+    from metricgrad.training.trees import Trees
 
 HistoryRecord = TypeVar("HistoryRecord", Round, Verdict)
 Expected = Mapping[str, Tensor]
@@ -197,9 +198,10 @@ def _largest_score(model: Scorer, largest: Tensor) -> float:
             raise ValueError("network: expected scores in units of a positive spread, got another")
         scores = [_largest_score(cast(Scorer, member), largest) for member in body.models]
         return float(((torch.tensor(scores) + body.centre.abs().T) / body.scale.T).max())
-    if isinstance(body, Trees):
-        body.check()
-        return body.largest()
+    if model.name == TREES:
+        trees = cast("Trees", body)
+        trees.check()
+        return trees.largest()
     if additive is not None:
         additive.encoding.check()
         body, largest = additive.head, additive.encoding.largest(largest)

@@ -15,7 +15,6 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from metricgrad.estimators.classifier import MetricClassifier, competes
-from metricgrad.estimators.competition import ranked
 from metricgrad.estimators.held_out import fold_count
 from metricgrad.estimators.metric_estimator import NestedRecipe, seed_of
 from metricgrad.metrics.registry import Metric, get_metric
@@ -225,6 +224,8 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
         model.fit(prepared, targets, sample_weight=weights, validation=validation, groups=groups)
         self.pipeline_ = Pipeline([("preparation", preparation), ("model", model)])
         if competes(self.model):
+            from metricgrad.estimators.competition import ranked
+
             self._note(*ranked(model.results_, metric))
 
     def _fold_count(self, metric: Metric, targets: Array, held_out: _HeldOut) -> int:

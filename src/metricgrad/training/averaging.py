@@ -8,36 +8,8 @@ from copy import deepcopy
 import torch
 from torch import Tensor, nn
 
-from metricgrad.training.networks import Scorer
+from metricgrad.training.networks import Average, Scorer
 from metricgrad.training.trees import Trees, summed
-
-
-class Average(nn.Module):
-    """The mean of standardised scores of k models of one kind: `(n, features)` -> `(n, outputs)`.
-
-    Parameters
-    ----------
-    models : sequence of Scorer
-        The models.
-    centre, scale : tensor of shape (k, outputs), optional
-        What is taken from the scores of each model, and what they are then divided by; by default 0 and 1.
-    """
-
-    centre: Tensor
-    scale: Tensor
-
-    def __init__(self, models: Sequence[Scorer], centre: Tensor | None = None, scale: Tensor | None = None) -> None:
-        super().__init__()
-        self.models = nn.ModuleList(models)
-        shape = (len(models), models[0].outputs or 1)
-        self.register_buffer("centre", torch.zeros(shape) if centre is None else centre)
-        self.register_buffer("scale", torch.ones(shape) if scale is None else scale)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Score rows."""
-        scores = [model(x).reshape(len(x), -1) for model in self.models]
-        parts = zip(scores, self.centre, self.scale, strict=True)
-        return torch.stack([(own - centre) / scale for own, centre, scale in parts]).mean(0)
 
 
 def averaged(models: Sequence[Scorer], centre: Tensor, scale: Tensor) -> Scorer:

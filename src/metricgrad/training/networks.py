@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from metricgrad.training.additive import Additive
 
 PAPER_WIDTHS = (100, 30, 10)
+TREES = "lightgbm"
+"""The name of boosted trees, which are no network."""
 ROWS_IN_CACHE = 2_048
 """Rows scored at a time: as many as stay in the processor's cache."""
 MIN_WORK_FOR_THREADS = 30_000_000
@@ -110,6 +112,34 @@ class Scorer(nn.Module):
         self.requires_grad_(True).train(state["training"])
 
 
+class Average(nn.Module):
+    """The mean of standardised scores of k models of one kind: `(n, features)` -> `(n, outputs)`.
+
+    Parameters
+    ----------
+    models : sequence of Scorer
+        The models.
+    centre, scale : tensor of shape (k, outputs), optional
+        What is taken from the scores of each model, and what they are then divided by; by default 0 and 1.
+    """
+
+    centre: Tensor
+    scale: Tensor
+
+    def __init__(self, models: Sequence[Scorer], centre: Tensor | None = None, scale: Tensor | None = None) -> None:
+        super().__init__()
+        self.models = nn.ModuleList(models)
+        shape = (len(models), models[0].outputs or 1)
+        self.register_buffer("centre", torch.zeros(shape) if centre is None else centre)
+        self.register_buffer("scale", torch.ones(shape) if scale is None else scale)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Score rows."""
+        scores = [model(x).reshape(len(x), -1) for model in self.models]
+        parts = zip(scores, self.centre, self.scale, strict=True)
+        return torch.stack([(own - centre) / scale for own, centre, scale in parts]).mean(0)
+
+
 def layers_of(body: nn.Module) -> list[nn.Module]:
     """Return the layers of a model known by name."""
     return list(body) if isinstance(body, nn.Sequential) else [body]
@@ -201,7 +231,7 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "small": small,
     "linear": linear,
     "additive": additive,
-    "lightgbm": lightgbm,
+    TREES: lightgbm,
 }
 LINEAR_MODELS = ("linear", "additive")
 """Names of models that are linear in fixed columns."""
@@ -212,8 +242,6 @@ def named_body(name: str, features: int, outputs: int | None = None, folds: int 
     bodies = [MODELS[name](features, outputs=outputs or 1, **options) for _ in range(folds)]
     if folds == 1:
         return bodies[0]
-    from metricgrad.training.averaging import Average
-
     return Average([Scorer(body, name, features, outputs) for body in bodies])
 
 

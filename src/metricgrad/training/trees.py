@@ -11,10 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from metricgrad.training.data import Rows
-from metricgrad.training.networks import Scorer
 
-TREES = "lightgbm"
-"""The name of the model, and of the library."""
 MAX_TREES, EARLY_STOPPING, LEARNING_RATE = 2_000, 100, 0.05
 """Trees at most, trees without a gain on validation rows after which boosting stops, and their shrinkage."""
 
@@ -99,19 +96,19 @@ class Trees(nn.Module):
 def empty_trees(features: int, outputs: int = 1, sizes: Mapping[str, int] | None = None) -> Trees:
     """Build trees of some sizes, to be filled."""
     if outputs != 1:
-        raise ValueError(f"model: expected a task of two classes for {TREES!r}, got {outputs} outputs")
+        raise ValueError(f"model: expected a task of two classes for 'lightgbm', got {outputs} outputs")
     return Trees(features, **(sizes or {}))
 
 
 def has_lightgbm() -> bool:
     """Whether LightGBM is installed."""
-    return importlib.util.find_spec(TREES) is not None
+    return importlib.util.find_spec("lightgbm") is not None
 
 
-def grow_trees(rows: Rows, validation: Rows, seed: int) -> Scorer:
+def grow_trees(rows: Rows, validation: Rows, seed: int) -> Trees:
     """Boost trees by cross-entropy on some rows, and stop by that of validation rows."""
     if not has_lightgbm():
-        raise ImportError(f"model: {TREES!r} needs LightGBM: pip install metricgrad[trees]")
+        raise ImportError("model: 'lightgbm' needs LightGBM: pip install metricgrad[trees]")
     import lightgbm
 
     features, held_out = (torch.as_tensor(part.x[:]) for part in (rows, validation))
@@ -128,8 +125,7 @@ def grow_trees(rows: Rows, validation: Rows, seed: int) -> Scorer:
     stop = lightgbm.early_stopping(EARLY_STOPPING, verbose=False)
     booster = lightgbm.train(parameters, train, num_boost_round=MAX_TREES, valid_sets=[kept], callbacks=[stop])
     grown = booster.dump_model(num_iteration=booster.best_iteration)["tree_info"]
-    width = features.shape[1]
-    return Scorer(trees_of([tree["tree_structure"] for tree in grown], width), TREES, width)
+    return trees_of([tree["tree_structure"] for tree in grown], features.shape[1])
 
 
 def _labels(rows: Rows) -> Any:

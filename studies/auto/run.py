@@ -1,0 +1,96 @@
+"""Models that compete against LightGBM and single models: METRICGRAD_DATA=... python -m studies.auto.run
+
+The thirty tables of Abdelhamid and Desai (2024) with the five folds of that study, and the datasets of the paper, of
+which some rows are drawn. Folds, choice and threshold are those of `MetricClassifier`, from the rows that are not for
+the test. Every run is stored as it ends; run again to continue.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from metricgrad import MetricClassifier, get_metric
+from metricgrad.estimators.classifier import COMPETING
+from metricgrad.evaluation.store import Store
+from metricgrad.paper.datasets import load_dataset
+from metricgrad.training.splits import split
+from studies import pages
+from studies.auto import page
+
+MAX_ROWS = 12_000
+"""Rows of a dataset of the paper, a fifth of them for the test."""
+SEED = 200
+HOW: dict[str, dict[str, Any]] = {
+    "lightgbm": {"model": "lightgbm"},
+    "lightgbm, five folds": {"model": "lightgbm", "folds": 5},
+    "mlp": {"model": "mlp"},
+    "readable": {"model": "readable"},
+    "auto": {"model": "auto"},
+}
+
+
+@lru_cache(maxsize=1)
+def table(dataset: str, fold: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return features, targets, and which rows are for the test."""
+    if dataset in page.PAPER:
+        data = load_dataset(dataset)
+        y = np.asarray(data.y).astype(int)
+        drawn = np.random.default_rng(SEED + fold).permutation(len(y))[:MAX_ROWS]
+        X, y = data.X[drawn], y[drawn]
+        X = X.toarray() if hasattr(X, "toarray") else np.asarray(X)
+        return X, y, np.isin(np.arange(len(y)), split(y, SEED + fold).test)
+    frame = pd.read_parquet(Path(os.environ["METRICGRAD_DATA"]) / "rt30" / f"{dataset}.parquet")
+    X = frame.drop(columns=["target", "fold"]).to_numpy(float)
+    return X, frame["target"].to_numpy().astype(int), (frame["fold"] == fold).to_numpy()
+
+
+def outcome(run: dict[str, Any]) -> dict[str, Any]:
+    """Fit a model and judge it on the test rows."""
+    X, y, test = table(run["dataset"], run["fold"])
+    begun = time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = MetricClassifier(run["metric"], random_state=SEED, **HOW[run["model"]]).fit(X[~test], y[~test])
+    cpu = time.process_time() - begun
+    judge = get_metric(run["metric"])
+    loss = float(judge(model._decision(X[test]), y[test]))
+    results = [{k: line[k] for k in ("model", "behind", "standard_error", "folds")} for line in model.results_]
+    return {"loss": loss, "validation": model.validation_loss_, "cpu": cpu, "results": results}
+
+
+def main() -> None:
+    parser = pages.parser_of(__doc__, page.RESULTS)
+    parser.add_argument("--models", default=",".join(name for name in HOW if "," not in name) + ";lightgbm, five folds")
+    parser.add_argument("--metrics", default=",".join(page.METRICS))
+    parser.add_argument("--folds", type=int, default=5, help="of the thirty tables, F1; other metrics have one")
+    asked = parser.parse_args()
+    models = [name for part in asked.models.split(";") for name in ([part] if part in HOW else part.split(","))]
+    tables = sorted(path.stem for path in (Path(os.environ["METRICGRAD_DATA"]) / "rt30").glob("*.parquet"))
+    places = [(name, fold) for fold in range(asked.folds) for name in (*tables, *(page.PAPER if not fold else ()))]
+    runs = [
+        {"dataset": name, "fold": fold, "metric": metric, "model": model, **_competing(model)}
+        for name, fold in places
+        for metric in asked.metrics.split(",")
+        for model in models
+        if not fold or (metric == "f1" and model != "mlp")
+    ]
+    if not asked.report:
+        pages.run_missing(Store(asked.results), runs, outcome)
+    if asked.results == page.RESULTS:
+        page.main()
+
+
+def _competing(model: str) -> dict[str, str]:
+    return {"candidates": ", ".join(COMPETING[model])} if model in COMPETING else {}
+
+
+if __name__ == "__main__":
+    main()
