@@ -1,10 +1,10 @@
 """Which ridge the control of a linear model has: METRICGRAD_DATA=... python -m studies.solver.control [--seeds 3]
 
-The start of a linear or additive model is the minimum of cross-entropy at the ridge penalty with the least cross-entropy
-on validation rows. The control, which competes with the surrogate's model, is either that model, or the best of all
-penalties by the metric on validation rows. Both are tried in the same run: rounds, checks and the surrogate's models are
-the same, so that only the control and the verdict can differ. Thirty tables, and 6,000 rows of each of the paper's
-datasets; thresholds are chosen on validation rows, test rows are used once. Run again to continue.
+The start of a linear or additive model is the minimum of cross-entropy at the ridge penalty with the least
+cross-entropy on validation rows. The control, which competes with the surrogate's model, is either that model, or the
+best of all penalties by the metric on validation rows. Both are tried in the same run: rounds, checks and the
+surrogate's models are the same, so that only the control and the verdict can differ. Thirty tables, and 6,000 rows of
+each of the paper's datasets; thresholds are chosen on validation rows, test rows are used once. Run again to continue.
 """
 
 from __future__ import annotations
