@@ -19,6 +19,9 @@ RESULTS, PAGE = FOLDER / "additive.jsonl", DOCS / "additive.md"
 METRICS = ("f1", "average_precision")
 LINEAR, ADDITIVE, PAIRS = "linear", "additive", "additive, 5 pairs"
 FIRST_SEED = 300
+CARDS = FOLDER / "scorecards.jsonl"
+NOW, BEFORE = "where points change", "nearest knot"
+"""How a number is divided into levels by the code of today, and by that before."""
 
 
 def cells(records: Iterable[dict[str, Any]], metric: str, model: str = ADDITIVE) -> pd.DataFrame:

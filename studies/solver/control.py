@@ -9,13 +9,10 @@ each of the paper's datasets; thresholds are chosen on validation rows, test row
 
 from __future__ import annotations
 
-import os
 import warnings
 from copy import deepcopy
-from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import torch
 from torch import nn
 
@@ -31,6 +28,7 @@ from metricgrad.training.recipe import get_recipe
 from metricgrad.training.selection import Selection, exact_scores
 from metricgrad.training.trainer import train
 from studies import pages
+from studies.tables import table, thirty_tables
 from studies.win.run import DATASETS as PAPER
 
 RESULTS = pages.RESULTS / "control.jsonl"
@@ -39,18 +37,11 @@ FIRST_SEED, ROWS = 500, 6_000
 CONTROLS = ("by cross-entropy", "by metric")
 
 
-def rt30() -> dict[str, Path]:
-    """Return the thirty tables by name."""
-    return {path.stem: path for path in sorted((Path(os.environ["METRICGRAD_DATA"]) / "rt30").glob("*.parquet"))}
-
-
 def parts_of(dataset: str, seed: int) -> Parts:
     """Load a table, split it by a seed and standardise it on the training rows."""
     if dataset in PAPER:
         return prepared(dataset, seed, standardise=True, rows=ROWS)
-    frame = pd.read_parquet(rt30()[dataset])
-    x, y = frame.drop(columns=["target", "fold"]).to_numpy(float), frame["target"].to_numpy()
-    return split_table(x, y, seed, standardise=True)
+    return split_table(*table(dataset), seed, standardise=True)
 
 
 def test_loss(model: nn.Module, metric: Metric, parts: Parts) -> float:
@@ -93,7 +84,7 @@ def main() -> None:
     runs = [
         {"dataset": dataset, "metric": metric, "model": model, "seed": seed}
         for seed in range(FIRST_SEED, FIRST_SEED + asked.seeds)
-        for dataset in ([] if asked.report else [*rt30(), *PAPER])
+        for dataset in ([] if asked.report else [*thirty_tables(), *PAPER])
         for model in MODELS
         for metric in METRICS
     ]

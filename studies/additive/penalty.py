@@ -1,0 +1,66 @@
+"""Choose the penalty of bends of additive models: METRICGRAD_DATA=... python -m studies.additive.penalty
+
+Seeds of their own, and only training and validation rows: by cross-entropy on the validation rows, by which the ridge
+penalty is chosen as well. Test rows are not looked at. Every run is stored as it ends; run again to continue.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.metrics import log_loss
+
+from metricgrad import MetricClassifier
+from metricgrad.evaluation.store import Store
+from metricgrad.training import learned_columns
+from studies import pages
+from studies.tables import thirty_tables, user_split
+
+RESULTS = pages.RESULTS / "additive_penalty.jsonl"
+PENALTIES = (1.0, 3.0, 10.0, 30.0, 100.0)
+FIRST_SEED = 800
+"""No seed of the comparison."""
+
+
+def outcome(dataset: str, penalty: float, seed: int) -> dict[str, Any]:
+    """Fit an additive model by cross-entropy, and return that of its validation rows."""
+    rows = user_split(dataset, seed)
+    usual, learned_columns.PIECE_PENALTY = learned_columns.PIECE_PENALTY, penalty
+    try:
+        model = MetricClassifier("average_precision", "cross-entropy", "additive", random_state=seed)
+        model.fit(rows.X, rows.y, validation=rows.validation)
+    finally:
+        learned_columns.PIECE_PENALTY = usual
+    chances = 1 / (1 + np.exp(-model.decision_function(rows.X[rows.validation])))
+    return {"cross_entropy": float(log_loss(rows.y[rows.validation], chances, labels=[0, 1]))}
+
+
+def ratios(records: list[dict[str, Any]]) -> pd.Series:
+    """Return the geometric mean over tables and seeds of cross-entropy, relative to the best penalty of each."""
+    frame = pd.DataFrame([{**record["run"], "value": record["cross_entropy"]} for record in records])
+    by_penalty = frame.pivot_table(index=["dataset", "seed"], columns="penalty", values="value").dropna()
+    logs = np.log(by_penalty.clip(lower=1e-4))
+    return np.exp(logs.sub(logs.min(axis=1), axis=0).mean())
+
+
+def main() -> None:
+    parser = pages.parser_of(__doc__, RESULTS)
+    parser.add_argument("--seeds", type=int, default=2)
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    runs = [
+        {"dataset": dataset, "penalty": penalty, "seed": seed}
+        for seed in range(FIRST_SEED, FIRST_SEED + asked.seeds)
+        for dataset in ([] if asked.report else thirty_tables())
+        for penalty in PENALTIES
+    ]
+    store = Store(asked.results)
+    pages.run_missing(store, runs, lambda run: outcome(**run))
+    print(ratios(list(store)).to_string())
+
+
+if __name__ == "__main__":
+    main()
