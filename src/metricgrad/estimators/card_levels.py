@@ -44,6 +44,7 @@ def contributions_of(term: Term, cells: Array) -> Floats:
     table = contribution_table(term)
     if term.kind != "number":
         return np.asarray(table[_plain_item(term, np.zeros(len(table), np.int64)).codes(cells)])
+    assert term.places is not None
     values = np.asarray(cells, np.float64)
     return np.where(np.isnan(values), table[-2], np.interp(values, term.places, term.contribution))
 
