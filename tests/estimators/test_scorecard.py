@@ -11,15 +11,15 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from recipes import READABLE
 from sklearn.metrics import f1_score
 
-from metricgrad import MetricClassifier, Recipe, TableClassifier, get_metric
+from metricgrad import MetricClassifier, TableClassifier, get_metric
 from metricgrad.estimators.card_levels import Scale, item_of, moved, short_cut
 from metricgrad.estimators.scorecard import Scorecard, make_scorecard
 from metricgrad.estimators.terms import Term, Terms
 from metricgrad.tabular.readable import table_cells
 
-TINY = Recipe(warmup=150, rounds=2, set_size=200, refine_sets=2, learning_rate=0.1, trust=-1.0)
 RNG = np.random.default_rng(0)
 ROWS = 500
 
@@ -42,7 +42,7 @@ def mixed_table() -> pd.DataFrame:
 
 TABLE = mixed_table()
 MODELS = {
-    name: TableClassifier("f1", "cross-entropy", name, TINY).fit(TABLE, "churn") for name in ("linear", "additive")
+    name: TableClassifier("f1", "cross-entropy", name, READABLE).fit(TABLE, "churn") for name in ("linear", "additive")
 }
 NEW = pd.DataFrame(
     {
@@ -114,7 +114,7 @@ def test_rounding_by_the_metric_loses_no_more_than_rounding_to_the_nearest() -> 
 def test_a_card_of_arrays_reads_features_by_number() -> None:
     X, y = RNG.normal(size=(400, 3)), RNG.integers(0, 2, 400)
     X[:, 0] += y
-    model = MetricClassifier("f1", "cross-entropy", "additive", TINY).fit(X, y)
+    model = MetricClassifier("f1", "cross-entropy", "additive", READABLE).fit(X, y)
     card = model.scorecard(X, y)
     assert set(card.frame["feature"]) <= {"x0", "x1", "x2"}
     total = card.points({f"x{i}": column for i, column in enumerate(X.T)})
