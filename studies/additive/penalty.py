@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from sklearn.metrics import log_loss
 
@@ -17,9 +16,9 @@ from metricgrad import MetricClassifier
 from metricgrad.evaluation.store import Store
 from metricgrad.training import learned_columns
 from studies import pages
+from studies.additive import page
 from studies.tables import thirty_tables, user_split
 
-RESULTS = pages.RESULTS / "additive_penalty.jsonl"
 PENALTIES = (1.0, 3.0, 10.0, 30.0, 100.0)
 FIRST_SEED = 800
 """No seed of the comparison."""
@@ -38,16 +37,8 @@ def outcome(dataset: str, penalty: float, seed: int) -> dict[str, Any]:
     return {"cross_entropy": float(log_loss(rows.y[rows.validation], chances, labels=[0, 1]))}
 
 
-def ratios(records: list[dict[str, Any]]) -> pd.Series:
-    """Return the geometric mean over tables and seeds of cross-entropy, relative to the best penalty of each."""
-    frame = pd.DataFrame([{**record["run"], "value": record["cross_entropy"]} for record in records])
-    by_penalty = frame.pivot_table(index=["dataset", "seed"], columns="penalty", values="value").dropna()
-    logs = np.log(by_penalty.clip(lower=1e-4))
-    return np.exp(logs.sub(logs.min(axis=1), axis=0).mean())
-
-
 def main() -> None:
-    parser = pages.parser_of(__doc__, RESULTS)
+    parser = pages.parser_of(__doc__, page.PENALTY)
     parser.add_argument("--seeds", type=int, default=2)
     asked = parser.parse_args()
     torch.set_num_threads(1)
@@ -59,7 +50,7 @@ def main() -> None:
     ]
     store = Store(asked.results)
     pages.run_missing(store, runs, lambda run: outcome(**run))
-    print(ratios(list(store)).to_string())
+    print(page.penalties(list(store)).to_string())
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ def outcome(dataset: str, seed: int, levels: str) -> dict[str, Any]:
         card = model.scorecard(rows.X, rows.y, points=points)
         total = card.points({f"x{number}": column for number, column in enumerate(rows.test_X.T)})
         loss = float(judge(total - card.threshold + 0.5, rows.test_y))
-        found[str(points)] = {"loss": loss, "levels": int((card.frame["level"] != "missing").sum())}
+        found[str(points)] = {"loss": loss, "size": int((card.frame["level"] != "missing").sum())}
     return found
 
 
