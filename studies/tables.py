@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from metricgrad import MetricClassifier
 from metricgrad.training.splits import split
 
 
@@ -42,3 +43,12 @@ def user_split(name: str, seed: int) -> UserSplit:
     parts = split(y, seed)
     mine = np.sort(np.concatenate((parts.train, parts.validation)))
     return UserSplit(X[mine], y[mine], np.isin(mine, parts.validation), X[parts.test], y[parts.test])
+
+
+def fitted(rows: UserSplit, model: Any, seed: int) -> MetricClassifier:
+    """Fit a model by cross-entropy as a user would, with the threshold that is best for F1 on the validation rows.
+
+    By cross-entropy only the threshold depends on the metric.
+    """
+    classifier = MetricClassifier("f1", "cross-entropy", model, random_state=seed)
+    return classifier.fit(rows.X, rows.y, validation=rows.validation)

@@ -12,12 +12,11 @@ import numpy as np
 import torch
 from sklearn.metrics import log_loss
 
-from metricgrad import MetricClassifier
 from metricgrad.evaluation.store import Store
 from metricgrad.training import learned_columns
 from studies import pages
 from studies.additive import page
-from studies.tables import thirty_tables, user_split
+from studies.tables import fitted, thirty_tables, user_split
 
 PENALTIES = (1.0, 3.0, 10.0, 30.0, 100.0)
 FIRST_SEED = 800
@@ -29,11 +28,11 @@ def outcome(dataset: str, penalty: float, seed: int) -> dict[str, Any]:
     rows = user_split(dataset, seed)
     usual, learned_columns.PIECE_PENALTY = learned_columns.PIECE_PENALTY, penalty
     try:
-        model = MetricClassifier("average_precision", "cross-entropy", "additive", random_state=seed)
-        model.fit(rows.X, rows.y, validation=rows.validation)
+        model = fitted(rows, "additive", seed)
     finally:
         learned_columns.PIECE_PENALTY = usual
-    chances = 1 / (1 + np.exp(-model.decision_function(rows.X[rows.validation])))
+    scores = model.decision_function(rows.X[rows.validation]) + model.threshold_
+    chances = 1 / (1 + np.exp(-scores))
     return {"cross_entropy": float(log_loss(rows.y[rows.validation], chances, labels=[0, 1]))}
 
 

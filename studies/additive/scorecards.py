@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
-from metricgrad import MetricClassifier, get_metric
+from metricgrad import get_metric
 from metricgrad.evaluation.store import Store
 from studies import pages
 from studies.additive.page import CARDS, FIRST_SEED, NOW
-from studies.tables import thirty_tables, user_split
+from studies.tables import fitted, thirty_tables, user_split
 
 POINTS = (10, 20, 50)
 
@@ -22,8 +22,7 @@ POINTS = (10, 20, 50)
 def outcome(dataset: str, seed: int, levels: str) -> dict[str, Any]:
     """Return losses on test rows of a model and of its cards, and how many levels a card has."""
     rows, judge = user_split(dataset, seed), get_metric("f1")
-    model = MetricClassifier("f1", "cross-entropy", "additive", random_state=seed)
-    model.fit(rows.X, rows.y, validation=rows.validation)
+    model = fitted(rows, "additive", seed)
     found: dict[str, Any] = {"model": float(judge(model.decision_function(rows.test_X), rows.test_y))}
     for points in POINTS:
         card = model.scorecard(rows.X, rows.y, points=points)
