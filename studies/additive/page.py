@@ -120,8 +120,8 @@ def card_part(records: list[dict[str, Any]]) -> str:
 {markdown(head, rows, left=1)}
 
 - A card was made by the rows that the model was fitted to, with {listed(map(str, sorted(frame["points"].unique())))}
-points a level at most; {frame["seed"].nunique()} seeds of thirty tables; `python -m studies.additive.scorecards`,
-{versions(records)}.
+points a level at most; {frame["dataset"].nunique()} tables, seed {listed(map(str, sorted(frame["seed"].unique())))};
+`python -m studies.additive.scorecards`, {versions(records)}.
 - *{BEFORE}*: how it was, with the points of the nearest knot for a number, and a scale at which the widest contribution
 has all points. On wilt, F1 {model:.2f} became {old:.2f} with 20 points. Two things cost so much: one contribution was
 far wider than the others, so that these had one or two points, and a shape that is steep between two knots was a step.

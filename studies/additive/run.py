@@ -1,4 +1,4 @@
-"""Additive against linear models on thirty tables: METRICGRAD_DATA=... python -m studies.additive.run [--seeds 5]
+"""Additive against linear models on thirty tables: METRICGRAD_DATA=... python -m studies.additive.run [--seeds 3]
 
 Models are trained by `MetricClassifier`, by cross-entropy: its ridge penalty, and the threshold of F1, are chosen on
 validation rows, a fifth of the rows given; test rows are used once. `python -m studies.additive.penalty` chose the
@@ -36,7 +36,7 @@ def outcome(dataset: str, metric: str, model: str, seed: int) -> dict[str, Any]:
 
 def main() -> None:
     parser = pages.parser_of(__doc__, page.RESULTS)
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=3)
     asked = parser.parse_args()
     torch.set_num_threads(1)
     runs = [

@@ -34,7 +34,7 @@ def outcome(dataset: str, seed: int, levels: str) -> dict[str, Any]:
 
 def main() -> None:
     parser = pages.parser_of(__doc__, CARDS)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--levels", default=NOW, help="what the code that runs calls levels, to compare with others")
     asked = parser.parse_args()
     torch.set_num_threads(1)
