@@ -12,13 +12,17 @@ from scipy.stats import t as student
 
 from metricgrad import get_metric
 from metricgrad.evaluation.store import Store
-from studies.pages import DOCS, count_range, in_place, markdown, versions, wrapped
+from metricgrad.training.learned_columns import PIECE_PENALTY
+from studies.pages import DOCS, count_range, in_place, listed, markdown, versions, wrapped
 from studies.pages import RESULTS as FOLDER
 
 RESULTS, PAGE = FOLDER / "additive.jsonl", DOCS / "additive.md"
 METRICS = ("f1", "average_precision")
 LINEAR, ADDITIVE, PAIRS = "linear", "additive", "additive, 5 pairs"
 FIRST_SEED = 300
+CARDS, PENALTY = FOLDER / "scorecards.jsonl", FOLDER / "additive_penalty.jsonl"
+NOW, BEFORE = "where points change", "nearest knot"
+"""How a number is divided into levels by the code of today, and by that before."""
 
 
 def cells(records: Iterable[dict[str, Any]], metric: str, model: str = ADDITIVE) -> pd.DataFrame:
@@ -65,8 +69,64 @@ def part(path: Path = RESULTS) -> str:
 {markdown(head, rows)}
 
 {said}
-- Seeds of a table: {count_range(by_metric["f1"]["seeds"])}, from {FIRST_SEED} on; {records[-1]["command"]},
-{versions(records)}.""")
+- Seeds of a table: {count_range(by_metric["f1"]["seeds"])}, from {FIRST_SEED} on, all by `MetricClassifier`;
+{records[-1]["command"]}, {versions(records)}.""")
+
+
+def penalty_part(records: list[dict[str, Any]], used: float) -> str:
+    """Return how the penalty of bends was chosen."""
+    found = penalties(records)
+    rows = [
+        [f"{penalty:g}{' (used)' if penalty == used else ''}", f"{row['mean']:.4f}", f"{row['median']:.3f}"]
+        for penalty, row in found.iterrows()
+    ]
+    seeds = sorted({record["run"]["seed"] for record in records})
+    return wrapped(f"""
+The weight of a rise over a bin has more ridge than that of a line. How much was chosen among five values by
+cross-entropy on the validation rows of the same tables, with splits of their own (seeds {listed(map(str, seeds))}),
+whose test rows were not looked at; `python -m studies.additive.penalty`, {versions(records)}:
+
+{markdown(["ridge, relative to a line's", "mean cross-entropy", "median ratio to the best"], rows)}""")
+
+
+def penalties(records: list[dict[str, Any]]) -> pd.DataFrame:
+    """Return for each penalty the mean cross-entropy of validation rows, and the median ratio to the best penalty."""
+    frame = pd.DataFrame([{**record["run"], "value": record["cross_entropy"]} for record in records])
+    values = frame.pivot_table(index=["dataset", "seed"], columns="penalty", values="value").dropna()
+    return pd.DataFrame({"mean": values.mean(), "median": values.div(values.min(axis=1), axis=0).median()})
+
+
+def card_part(records: list[dict[str, Any]]) -> str:
+    """Return what rounding to points costs on test rows, by the levels of now and of before."""
+    frame = pd.DataFrame(
+        {**record["run"], "points": int(points), "model": record["model"], **record[points]}
+        for record in records
+        for points in record
+        if points.isdigit()
+    )
+    frame["cost"] = frame["loss"] - frame["model"]
+    rows = []
+    for (levels, points), own in frame.groupby(["levels", "points"]):
+        tables = own.groupby("dataset")["cost"].mean()
+        worst = f"{tables.idxmax()} ({tables.max():+.3f})".replace("_", "\\_")
+        shown = [f"{own['cost'].mean():+.4f}", f"{tables.median():+.4f}", worst, str(int((tables > 0.02).sum()))]
+        rows.append([levels, str(points), *shown, f"{own['size'].median():.0f}"])
+    head = ["levels", "points", "F1 lost, mean", "median", "most", "tables that lose over 0.02", "levels of a card"]
+    wilt = frame[frame["dataset"] == "wilt"].groupby(["levels", "points"])[["loss", "model"]].mean()
+    (old, new), model = (1 - wilt.loc[[(name, 20)], "loss"].item() for name in (BEFORE, NOW)), 1 - wilt["model"].mean()
+    return wrapped(f"""
+**What rounding costs, on test rows**
+
+{markdown(head, rows, left=1)}
+
+- A card was made by the rows that the model was fitted to, with {listed(map(str, sorted(frame["points"].unique())))}
+points a level at most; {frame["dataset"].nunique()} tables, seed {listed(map(str, sorted(frame["seed"].unique())))};
+`python -m studies.additive.scorecards`, {versions(records)}.
+- *{BEFORE}*: how it was, with the points of the nearest knot for a number, and a scale at which the widest contribution
+has all points. On wilt, F1 {model:.2f} became {old:.2f} with 20 points. Two things cost so much: one contribution was
+far wider than the others, so that these had one or two points, and a shape that is steep between two knots was a step.
+- *{NOW}*: numbers are cut where the contribution passes from one point to the next, and the scale is chosen among
+larger ones too, at which rare extremes are cut off. On wilt {new:.2f} remains.""")
 
 
 def _said(records: list[dict[str, Any]], metric: str, found: pd.DataFrame) -> str:
@@ -86,8 +146,10 @@ def _said(records: list[dict[str, Any]], metric: str, found: pd.DataFrame) -> st
 
 
 def page() -> str:
-    """Return the page with its measured part as it is stored."""
-    return in_place(PAGE.read_text("utf-8"), "measured", part())
+    """Return the page with its measured parts as they are stored."""
+    text = in_place(PAGE.read_text("utf-8"), "measured", part())
+    text = in_place(text, "penalty", penalty_part(list(Store(PENALTY)), PIECE_PENALTY))
+    return in_place(text, "cards", card_part(list(Store(CARDS))))
 
 
 def main() -> None:

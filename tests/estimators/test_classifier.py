@@ -17,6 +17,7 @@ import scipy.sparse
 import skops.io
 import torch
 import torchmetrics.classification as tm
+from recipes import TINY
 from sklearn.base import clone
 from sklearn.datasets import make_classification
 from sklearn.metrics import f1_score, roc_auc_score
@@ -31,18 +32,6 @@ from metricgrad.losses.binary import BASELINES, TUNED
 from metricgrad.training import data as table
 from metricgrad.training.networks import MODELS, mlp
 
-TINY = Recipe(
-    warmup=45,
-    rounds=3,
-    set_size=200,
-    refine_sets=2,
-    learning_rate=0.03,
-    trust=-1.0,
-    check_every=2,
-    model_steps=3,
-    schedule="cosine",
-    patience=None,
-)
 STEEP = replace(TINY, learning_rate=0.2)  # for linear models, which have further to go
 X, Y = make_classification(
     400, 6, n_informative=4, n_redundant=0, n_clusters_per_class=1, weights=[0.7], flip_y=0.1, random_state=0

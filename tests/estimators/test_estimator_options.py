@@ -13,6 +13,7 @@ import scipy.sparse
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from recipes import TINY
 from sklearn.base import clone
 from sklearn.datasets import make_classification
 from sklearn.metrics import f1_score, get_scorer, make_scorer, roc_auc_score
@@ -24,18 +25,6 @@ from metricgrad import MetricClassifier, Recipe, black_box
 from metricgrad.training.data import Scaler
 from metricgrad.training.history import Round
 
-TINY = Recipe(
-    warmup=45,
-    rounds=3,
-    set_size=200,
-    refine_sets=2,
-    learning_rate=0.03,
-    trust=-1.0,
-    check_every=2,
-    model_steps=3,
-    schedule="cosine",
-    patience=None,
-)
 X, Y = make_classification(
     400, 6, n_informative=4, n_redundant=0, n_clusters_per_class=1, weights=[0.7], flip_y=0.1, random_state=0
 )
@@ -134,7 +123,8 @@ def test_a_positive_class_that_was_hardly_meant_is_warned_of(
 
 
 def test_nothing_is_warned_of_where_the_positive_label_is_given() -> None:
-    quick(method="cross-entropy", positive_label="good").fit(X, CREDIT)  # warnings are errors here
+    model = quick(method="cross-entropy", positive_label="good").fit(X, CREDIT)  # warnings are errors here
+    assert model.positive_label_ == "good"
 
 
 # ---- validation rows of one's own ----------------------------------------------------------------------------------

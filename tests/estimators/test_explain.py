@@ -9,18 +9,18 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from recipes import READABLE
 from sklearn.linear_model import LogisticRegression
 
-from metricgrad import MetricClassifier, Recipe, additive
+from metricgrad import MetricClassifier, additive
 
-TINY = Recipe(warmup=150, rounds=2, set_size=200, refine_sets=2, learning_rate=0.1, trust=-1.0)
 RNG = np.random.default_rng(0)
 X = pd.DataFrame({"age": RNG.normal(40, 10, 600), "flag": RNG.integers(0, 2, 600), "size": RNG.exponential(size=600)})
 Y = ((X["age"] - 40) ** 2 / 100 + X["flag"] + RNG.normal(size=600) > 1.5).astype(int)
 
 
 def fitted(model: Any) -> MetricClassifier:
-    return MetricClassifier("f1", "cross-entropy", model, TINY).fit(X, Y)
+    return MetricClassifier("f1", "cross-entropy", model, READABLE).fit(X, Y)
 
 
 MODELS = {
@@ -58,7 +58,7 @@ def test_every_feature_has_all_rows(name: str) -> None:
 def test_the_band_of_a_line_is_that_of_a_bootstrap() -> None:
     x = (X - X.mean()) / X.std()
     plain = LogisticRegression(C=1e4).fit(x, Y)
-    model = MetricClassifier("f1", "cross-entropy", "linear", replace(TINY, warmup=0, rounds=0)).fit(X, Y)
+    model = MetricClassifier("f1", "cross-entropy", "linear", replace(READABLE, warmup=0, rounds=0)).fit(X, Y)
     model.network_.body.weight.data[0] = torch.as_tensor(plain.coef_[0] * model.scale_ / X.std().to_numpy())
     shift = plain.intercept_[0] + plain.coef_[0] @ ((model.centre_ - X.mean()) / X.std())
     model.network_.body.bias.data[0] = float(shift)
@@ -96,7 +96,7 @@ def test_other_models_have_no_terms() -> None:
         fitted("small").explain()
     three = np.arange(600) % 3
     with pytest.raises(ValueError, match="explain: expected a model of two classes, got one of 3 outputs"):
-        MetricClassifier("macro_f1", "cross-entropy", "linear", TINY).fit(X, three).explain()
+        MetricClassifier("macro_f1", "cross-entropy", "linear", READABLE).fit(X, three).explain()
 
 
 def test_pairs_have_a_level_for_every_cell() -> None:

@@ -10,6 +10,7 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
+import recipes
 import scipy.sparse
 import sklearn
 import torch
@@ -28,18 +29,7 @@ from metricgrad.metrics.tasks import RANKING
 from metricgrad.training.data import queries_of
 from metricgrad.training.recipe import get_recipe
 
-TINY = Recipe(
-    warmup=45,
-    rounds=3,
-    sets=8,
-    refine_sets=4,
-    learning_rate=0.03,
-    trust=-1.0,
-    check_every=2,
-    model_steps=3,
-    schedule="cosine",
-    patience=None,
-)
+TINY = replace(recipes.TINY, set_size=400, sets=8, refine_sets=4)
 
 
 def made(queries: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

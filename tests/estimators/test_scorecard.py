@@ -11,14 +11,15 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from recipes import READABLE
 from sklearn.metrics import f1_score
 
-from metricgrad import MetricClassifier, Recipe, TableClassifier, get_metric
-from metricgrad.estimators.scorecard import Scorecard, make_scorecard, short_cut
+from metricgrad import MetricClassifier, TableClassifier, get_metric
+from metricgrad.estimators.card_levels import Scale, item_of, moved, short_cut
+from metricgrad.estimators.scorecard import Scorecard, make_scorecard
 from metricgrad.estimators.terms import Term, Terms
 from metricgrad.tabular.readable import table_cells
 
-TINY = Recipe(warmup=150, rounds=2, set_size=200, refine_sets=2, learning_rate=0.1, trust=-1.0)
 RNG = np.random.default_rng(0)
 ROWS = 500
 
@@ -41,7 +42,7 @@ def mixed_table() -> pd.DataFrame:
 
 TABLE = mixed_table()
 MODELS = {
-    name: TableClassifier("f1", "cross-entropy", name, TINY).fit(TABLE, "churn") for name in ("linear", "additive")
+    name: TableClassifier("f1", "cross-entropy", name, READABLE).fit(TABLE, "churn") for name in ("linear", "additive")
 }
 NEW = pd.DataFrame(
     {
@@ -113,7 +114,7 @@ def test_rounding_by_the_metric_loses_no_more_than_rounding_to_the_nearest() -> 
 def test_a_card_of_arrays_reads_features_by_number() -> None:
     X, y = RNG.normal(size=(400, 3)), RNG.integers(0, 2, 400)
     X[:, 0] += y
-    model = MetricClassifier("f1", "cross-entropy", "additive", TINY).fit(X, y)
+    model = MetricClassifier("f1", "cross-entropy", "additive", READABLE).fit(X, y)
     card = model.scorecard(X, y)
     assert set(card.frame["feature"]) <= {"x0", "x1", "x2"}
     total = card.points({f"x{i}": column for i, column in enumerate(X.T)})
@@ -153,3 +154,50 @@ def test_large_scale_points_are_the_terms() -> None:
     assert card.items[0].points.tolist() == [0, 625, 1_000]
     assert card.items[0].cuts.tolist() == [0.5, 1.5]
     assert card.threshold == 250
+
+
+SHAPES = st.lists(st.tuples(st.integers(1, 40), st.floats(-30, 30)), min_size=2, max_size=9)
+
+
+def shape_of(steps: list[tuple[int, float]], unit: float) -> Term:
+    places, values = np.cumsum([width for width, _ in steps]) * unit, np.array([[value for _, value in steps]])
+    return Term("x", ("",) * len(steps), places, values, np.full(len(steps), np.nan))
+
+
+@given(SHAPES, st.integers(1, 30), st.sampled_from([0.37, 1.0]))
+def test_points_follow_the_shape_between_its_places(steps: list[tuple[int, float]], top: int, unit: float) -> None:
+    term = shape_of(steps, unit)
+    low, high = float(term.contribution.min()), float(term.contribution.max())
+    scale = Scale(top / (high - low) if high > low else 1.0, low, top)
+    item = item_of(term, scale)
+    x = np.arange(0, int(term.places[-1] / unit) + 3) * unit  # of a column of integers, all that can occur
+    exact = scale.size * (np.interp(x, term.places, term.contribution) - low)
+    off = np.abs(item.points[item.codes(x)] - exact).max()
+    assert off <= (0.5 if unit == 1 else 1) + 1e-4
+    assert (np.diff(item.cuts) > 0).all()
+    assert (np.diff(item.points) != 0).all()
+
+
+def test_a_rare_extreme_leaves_points_for_the_other_features() -> None:
+    rng = np.random.default_rng(3)
+    x, z = rng.normal(size=2_000), rng.normal(size=2_000)
+    x[:4] = 50.0
+    y = (x + z + rng.normal(size=2_000) / 4 > 1).astype(float)
+    terms = [Term(name, ("", ""), np.array([-4.0, 50]), np.array([[-4.0, 50]]), np.ones(2) / 2) for name in "xz"]
+    card = make_scorecard(Terms(-1.0, terms), get_metric("f1"), 10, {"x": x, "z": z}, y, scores=x + z - 1)
+    assert card.loss <= card.model_loss + 0.03
+    assert card.frame["points"].between(0, 10).all()
+
+
+def test_a_level_has_rows_and_a_move_keeps_the_order_of_neighbours() -> None:
+    term = Term("x", ("", ""), np.array([0.0, 0.9]), np.array([[0.0, 10]]), np.ones(2) / 2)
+    item = item_of(term, Scale(1.0, 0.0, 10), np.array([0.1, 0.1, 0.8, np.nan]))
+    assert item.points.tolist() == [1, 9]
+    assert 0.1 < item.cuts[0] < 0.8
+    higher, lower = (moved(item, item.points, 0, step) for step in (1, -1))
+    assert (higher and higher.points.tolist(), lower and lower.points.tolist()) == ([2, 9], [0, 9])
+    steep = item_of(term, Scale(0.1, 0.0, 10))
+    assert steep.points.tolist() == [0, 1]
+    level_now = moved(steep, steep.points, 0, 1)
+    assert level_now is not None
+    assert moved(level_now, steep.points, 1, -1) is None  # 1, 0 would be the other way round

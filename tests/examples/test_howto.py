@@ -52,7 +52,9 @@ def table(folder: Path) -> Iterator[None]:
 @pytest.mark.usefixtures("table")
 def test_the_programs_and_commands_of_a_page_run(page: Path) -> None:
     names: dict[str, object] = {"__name__": page.stem}
-    for language, text in blocks(page):
+    programs = blocks(page)
+    assert programs or page.stem == "index"
+    for language, text in programs:
         if language == "python":
             exec(compile(text, page.name, "exec"), names)
         else:

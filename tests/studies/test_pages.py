@@ -17,6 +17,8 @@ from metricgrad.evaluation.store import Store
 from studies.ablations import run as ablations
 from studies.ablations.page import part_table
 from studies.black_boxes import page as boxes
+from studies.black_boxes.run import FIRST_SEED
+from studies.calls import page as calls
 from studies.collapse.page import short_part
 from studies.reproduction import page as reproduction
 from studies.solver import page as solver
@@ -273,15 +275,21 @@ def test_the_page_of_solved_models_has_the_numbers_that_are_stored() -> None:
 def test_the_page_of_black_boxes_has_the_numbers_that_are_stored() -> None:
     assert boxes.page() == (ROOT / "docs" / "black-boxes.md").read_text("utf-8")
     records = list(Store(boxes.RESULTS))
-    ran = {(record["run"]["box"], record["run"]["seed"]) for record in records}
+    ran = {(record["run"]["box"], record["run"]["seed"], record["run"]["limit"]) for record in records}
     assert len(ran) == len(records)
-    assert {seed for _, seed in ran} == set(range(boxes.SEEDS))
-    assert max(record["calls"] for record in records) <= boxes.CALLS
+    assert min(seed for _, seed, _ in ran) >= FIRST_SEED
+    assert all(record["calls"] <= record["run"]["limit"] for record in records)
 
 
-def of_a_box(seed: int, ours: float, proxy: float, higher: bool, box: str = "one") -> dict[str, object]:
+def test_the_page_of_calls_has_the_numbers_that_are_stored() -> None:
+    assert calls.page() == (ROOT / "docs" / "calls.md").read_text("utf-8")
+
+
+def of_a_box(
+    seed: int, ours: float, proxy: float, higher: bool, box: str = "one", limit: int = 4_000
+) -> dict[str, object]:
     return {
-        "run": {"box": box, "seed": seed},
+        "run": {"box": box, "seed": seed, "limit": limit},
         "ours": ours,
         "proxy": proxy,
         "higher_is_better": higher,
@@ -295,8 +303,14 @@ def of_a_box(seed: int, ours: float, proxy: float, higher: bool, box: str = "one
 def test_a_gain_of_a_box_is_positive_where_it_is_better(higher: bool) -> None:
     sign = 1 if higher else -1
     gains = (0.1, 0.3, -0.1, 0.0, 0.2)
-    records = [of_a_box(seed, 0.5 + sign * gain, 0.5, higher) for seed, gain in enumerate(gains)]
-    found = boxes.outcomes([*records, of_a_box(0, 0.9, 0.1, higher, "of one seed so far")])
+    records = [
+        of_a_box(seed, 0.5 + sign * gain, 0.5, higher, box)
+        for seed, gain in enumerate(gains)
+        for box in ("one", "other")
+    ]
+    runs = boxes.gains_of([*records, of_a_box(9, 0.9, 0.1, higher)])  # a seed that one box has
+    assert runs["share"].mean() == pytest.approx(20)  # 0.1 of 0.5
+    found = boxes.outcomes(runs[runs["box"] == "one"])
     (row,) = found.itertuples()
     assert row.gain == pytest.approx(0.1)
     assert row.error == pytest.approx(np.std(gains, ddof=1) / np.sqrt(5))
@@ -305,6 +319,36 @@ def test_a_gain_of_a_box_is_positive_where_it_is_better(higher: bool) -> None:
     assert "+0.100 ± 0.071" in shown
     assert ("(lower is better)" in shown) is not higher
     assert "0.500 (balanced)" in shown
+
+
+def test_the_page_of_calls_says_what_carries_its_mean() -> None:
+    gains = {"large": (40.0, 60.0), "small": (2.0, 4.0), "none": (0.0, 0.0), "worse": (-1.0, -2.0)}
+    records = [
+        of_a_box(50, 100 + gain, 100.0, True, box, limit)
+        for box, (few, many) in gains.items()
+        for limit, gain in ((300, few), (1_000, many), (4_000, many))
+    ]
+    said = calls.carried(boxes.gains_of(records))
+    assert (said["largest"], said["carried"], said["none"], said["worse"]) == ("`large`", "97 %", "1", "1")
+    assert (said["median_few"], said["median_many"]) == ("+1.0 %", "+2.0 %")
+    assert (said["without_few"], said["without_many"], said["without_share"]) == ("+0.3 %", "+0.7 %", "50 %")
+    assert calls.by_seed(boxes.gains_of(records)) == "66 % (seed 50)"
+
+
+def test_controls_are_compared_in_the_same_runs() -> None:
+    def with_losses(metric: str, model: str, first: float, second: float) -> dict[str, object]:
+        each = {"followed": False, "largest_weight": 1.0}
+        return {
+            "run": {"dataset": "a", "metric": metric, "model": model, "seed": 500},
+            "by cross-entropy": {"loss": first, "control": first, **each},
+            "by metric": {"loss": second, "control": second, **each},
+        }
+
+    records = [with_losses(metric, model, 0.25, 0.5) for metric in solver.METRICS for model in solver.MODELS]
+    rows = solver.control_table(solver.controls(records)).splitlines()[2:]
+    assert len(rows) == 8
+    assert all("| 0.2500 | 0.5000 | +0.2500 ± nan | 1 : 0 | 0 % / 0 % |" in row for row in rows)
+    assert len(solver.controls(records[:3])) == 0  # a table that has not had all its runs
 
 
 def test_what_the_surrogate_gains_in_a_loop_is_paired_by_seed() -> None:

@@ -11,11 +11,11 @@ import pandas as pd
 import pytest
 import safetensors.torch
 import torch
+from recipes import READABLE
 
-from metricgrad import Recipe, TableClassifier, additive, load, save
+from metricgrad import TableClassifier, additive, load, save
 from metricgrad.tabular.cells import words
 
-TINY = Recipe(warmup=150, rounds=2, set_size=200, refine_sets=2, learning_rate=0.1, trust=-1.0)
 RNG = np.random.default_rng(0)
 ROWS = 500
 TABLE = pd.DataFrame(
@@ -33,7 +33,7 @@ TABLE["churn"] = np.where(SCORE + RNG.normal(size=ROWS) / 3 > 0.3, "yes", "no")
 
 
 def fitted(model: Any) -> TableClassifier:
-    return TableClassifier("f1", "cross-entropy", model, TINY).fit(TABLE, "churn")
+    return TableClassifier("f1", "cross-entropy", model, READABLE).fit(TABLE, "churn")
 
 
 ADDITIVE = fitted("additive")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import resource
 import shutil
 import struct
@@ -78,8 +79,9 @@ def replace_weights(folder: Path, content: bytes) -> None:
     change_state(folder, "weights_sha256", value=hashlib.sha256(content).hexdigest())
 
 
-def refused(folder: Path, message: str) -> str:
-    with pytest.raises(ValueError, match=message) as raised:
+def refusal(folder: Path) -> str:
+    """Return why a folder is refused, in one short message that begins with it."""
+    with pytest.raises(ValueError, match=re.escape(str(folder))) as raised:
         load(folder)
     assert str(raised.value).startswith(str(folder))
     assert len(str(raised.value)) < 800
@@ -91,14 +93,15 @@ def refused(folder: Path, message: str) -> str:
 
 def test_a_long_text_in_the_place_of_levels_is_refused_and_shortened(folder: Path) -> None:
     change_state(folder, "preparation", 1, "levels", value="ab" * 1_500_000)
-    said = refused(folder, r"model.json: preparation\[1\].levels: expected a list of at most 50, got 'abab")
+    said = refusal(folder)
+    assert "model.json: preparation[1].levels: expected a list of at most 50, got 'abab" in said
     assert said.endswith("... (3,000,000 characters)")
 
 
 @pytest.mark.parametrize("count", [51, 60_000])
 def test_more_levels_than_are_ever_saved_are_refused(folder: Path, count: int) -> None:
     change_state(folder, "preparation", 1, "levels", value=[str(number) for number in range(count)])
-    refused(folder, rf"levels: expected a list of at most 50, got a list of {count:,}")
+    assert re.search(rf"levels: expected a list of at most 50, got a list of {count:,}", refusal(folder))
 
 
 def test_more_features_than_are_ever_saved_are_refused(folder: Path) -> None:
@@ -110,20 +113,20 @@ def test_more_features_than_are_ever_saved_are_refused(folder: Path) -> None:
         {"encoder": "OneHot", "name": name, "levels": levels, "others": False, "gaps": False} for name in names
     ]
     (folder / STATE).write_text(json.dumps(state))
-    refused(folder, "preparation: expected from 1 to 100,000 features, got 100,050")
+    assert re.search("preparation: expected from 1 to 100,000 features, got 100,050", refusal(folder))
 
 
 @pytest.mark.parametrize("name", [STATE, WEIGHTS])
 def test_a_file_that_is_not_regular_is_refused_unread(folder: Path, name: str, tmp_path: Path) -> None:
     (folder / name).unlink()
     os.mkfifo(folder / name)
-    refused(folder, f"{name}: expected a regular file, got a pipe")
+    assert re.search(f"{name}: expected a regular file, got a pipe", refusal(folder))
     (folder / name).unlink()
     (folder / name).symlink_to("/dev/zero")
-    refused(folder, f"{name}: expected a regular file, got a device")
+    assert re.search(f"{name}: expected a regular file, got a device", refusal(folder))
     (folder / name).unlink()
     (folder / name).mkdir()
-    refused(folder, f"{name}: expected a regular file, got a folder")
+    assert re.search(f"{name}: expected a regular file, got a folder", refusal(folder))
 
 
 def test_files_that_are_links_to_regular_ones_load(folder: Path, tmp_path: Path) -> None:
@@ -137,41 +140,45 @@ def test_a_file_that_says_it_is_empty_and_never_ends_is_refused(folder: Path) ->
     endless = Path("/proc/kmsg") if not Path("/proc/self/environ").exists() else Path("/proc/self/environ")
     (folder / WEIGHTS).unlink()
     (folder / WEIGHTS).symlink_to(endless)
-    refused(folder, r"weights.safetensors: expected .* bytes")
+    assert re.search(r"weights.safetensors: expected .* bytes", refusal(folder))
 
 
 @pytest.mark.parametrize(("name", "size"), [(STATE, 33_554_432), (WEIGHTS, 68_792)])
 def test_a_file_larger_than_any_that_is_saved_is_refused_unread(folder: Path, name: str, size: int) -> None:
     os.truncate(folder / name, 1 << 40)  # sparse: it takes no room
-    refused(folder, rf"{name}: expected at most {size:,} bytes, got 1,099,511,627,776")
+    assert re.search(rf"{name}: expected at most {size:,} bytes, got 1,099,511,627,776", refusal(folder))
 
 
 def test_a_million_empty_tensors_are_refused(folder: Path) -> None:
     header = "{" + ",".join(f'"{n}":{{"dtype":"F64","shape":[0],"data_offsets":[0,0]}}' for n in range(1_000_000)) + "}"
     content = struct.pack("<Q", len(header)) + header.encode()
     replace_weights(folder, content)
-    refused(folder, rf"weights.safetensors: expected at most [0-9,]+ bytes, got {len(content):,}")
+    assert re.search(rf"weights.safetensors: expected at most [0-9,]+ bytes, got {len(content):,}", refusal(folder))
 
 
 def test_a_header_that_says_it_is_longer_than_the_file_is_refused(folder: Path) -> None:
     replace_weights(folder, struct.pack("<Q", 2**63) + (folder / WEIGHTS).read_bytes()[8:])
-    refused(folder, "weights.safetensors: expected [0-9,]+ bytes of tensors after a header of at most 65,536")
+    assert re.search(
+        "weights.safetensors: expected [0-9,]+ bytes of tensors after a header of at most 65,536", refusal(folder)
+    )
 
 
 def test_millions_of_rounds_are_refused(folder: Path) -> None:
     (folder / STATE).write_text('{"format": 1, "history": [' + "{}," * 3_000_000 + "{}]}")
-    refused(folder, "model.json: expected JSON of at most 3,000,000 values, got 3,000,001 commas")
+    assert re.search("model.json: expected JSON of at most 3,000,000 values, got 3,000,001 commas", refusal(folder))
 
 
 def test_more_rounds_than_any_training_has_looks_are_refused(folder: Path) -> None:
     change_state(folder, "history", value=[{}] * 100_001)
-    refused(folder, "model.json: history: expected a list of at most 100,000, got a list of 100,001")
+    assert re.search("model.json: history: expected a list of at most 100,000, got a list of 100,001", refusal(folder))
 
 
 @pytest.mark.parametrize("size", [1_001, 30_000_000])
 def test_a_long_text_in_the_place_of_a_metric_is_refused(folder: Path, size: int) -> None:
     change_state(folder, "metric", value="tp" * (size // 2) + "+" * (size % 2))
-    refused(folder, "model.json: metric: expected text of at most 1,000 characters of Unicode, got 'tptp")
+    assert re.search(
+        "model.json: metric: expected text of at most 1,000 characters of Unicode, got 'tptp", refusal(folder)
+    )
 
 
 @pytest.mark.parametrize(
@@ -179,7 +186,7 @@ def test_a_long_text_in_the_place_of_a_metric_is_refused(folder: Path, size: int
 )
 def test_deep_and_strange_json_is_refused(folder: Path, text: str) -> None:
     (folder / STATE).write_text(f'{{"format": 1, "metric": {text}}}')
-    refused(folder, "model.json: ")
+    assert re.search("model.json: ", refusal(folder))
 
 
 @pytest.mark.slow  # predicts from many features
@@ -253,7 +260,7 @@ CASES: list[tuple[list[Any], Any, str]] = [
 @pytest.mark.parametrize(("path", "value", "message"), CASES, ids=range(len(CASES)))
 def test_a_field_that_cannot_be_is_refused_by_name(folder: Path, path: list[Any], value: Any, message: str) -> None:
     change_state(folder, *path, value=value)
-    refused(folder, message)
+    assert re.search(message, refusal(folder))
 
 
 WEIGHT_CASES: list[tuple[Callable[[dict[str, torch.Tensor]], Any], str]] = [
@@ -281,14 +288,16 @@ def test_tensors_that_cannot_be_are_refused_by_name(
     folder: Path, change: Callable[[dict[str, torch.Tensor]], Any], message: str
 ) -> None:
     change_weights(folder, change)
-    refused(folder, f"weights.safetensors: ({message})")
+    assert re.search(f"weights.safetensors: ({message})", refusal(folder))
 
 
 def test_weights_of_another_model_are_refused_by_their_hash(folder: Path, model: TableClassifier) -> None:
     other = TableClassifier("f1", "cross-entropy", "small", Recipe(warmup=8, rounds=0)).fit(FRAME, "left")
     elsewhere = save(other, folder.parent / "other")
     (folder / WEIGHTS).write_bytes((elsewhere / WEIGHTS).read_bytes())
-    refused(folder, "weights.safetensors: expected the SHA-256 [0-9a-f]{64} of the manifest, got [0-9a-f]{64}")
+    assert re.search(
+        "weights.safetensors: expected the SHA-256 [0-9a-f]{64} of the manifest, got [0-9a-f]{64}", refusal(folder)
+    )
 
 
 def test_a_function_called_as_a_metric_of_several_classes_is_only_a_name(folder: Path) -> None:

@@ -87,17 +87,35 @@ def selection_of(rows: Rows, metric: str = "f1") -> Selection:
     return Selection(rows, get_metric(metric), LINEAR)
 
 
-def test_the_warm_up_tries_every_penalty_and_the_rounds_start_at_the_best_on_validation_rows():
+def test_the_warm_up_ends_at_the_penalty_with_the_least_held_out_cross_entropy():
     rows, held_out = rows_of(400, 5, 4), rows_of(400, 5, 5)
-    model = build_model("linear", 5)
-    rounds = train(model, SurrogateLoss("f1"), rows, get_recipe(LINEAR, rounds=0), selection=selection_of(held_out))
-    values = []
-    for done in rounds:
-        assert done.phase == "warm-up"
-        assert done.of == len(RIDGES)
-        values.append(done.validation)
-    assert 3 <= len(values) <= len(RIDGES)  # weaker penalties are not tried after two that only got worse
-    assert float(get_metric("f1").best(scores_of(model, held_out.x), held_out.y)) == pytest.approx(min(values))
+    model, selection = build_model("linear", 5), selection_of(held_out)
+    done = list(train(model, SurrogateLoss("f1"), rows, get_recipe(LINEAR, rounds=0), selection=selection))
+    assert {(each.phase, each.of) for each in done} == {("warm-up", len(RIDGES))}
+    assert 3 <= len(done) - 1 <= len(RIDGES)  # weaker penalties are not tried after two that only got worse
+
+    def held_out_loss(ridge: float) -> tuple[float, torch.Tensor]:
+        theirs = LogisticRegression(C=1 / (ridge * 400), tol=1e-8, max_iter=1_000).fit(rows.x.numpy(), rows.y.numpy())
+        scores = torch.as_tensor(theirs.decision_function(held_out.x.numpy()))
+        return float(nn.functional.binary_cross_entropy_with_logits(scores, held_out.y.double())), scores
+
+    _, best = min(map(held_out_loss, RIDGES), key=lambda found: found[0])
+    assert scores_of(model, held_out.x).numpy() == pytest.approx(best.numpy(), abs=5e-3)
+    assert [each.validation for each in done if each.validation == each.validation] == [selection.control.least]
+
+
+def test_a_fit_stopped_on_the_path_of_penalties_keeps_the_best_so_far():
+    rows, held_out = rows_of(400, 5, 4), rows_of(400, 5, 5)
+    paths = {}
+    for stop in (3, 5):
+        model = build_model("linear", 5)
+        rounds = train(model, SurrogateLoss("f1"), rows, LINEAR, selection=selection_of(held_out))
+        for _ in range(stop):
+            next(rounds)
+        rounds.close()
+        entropy = nn.functional.binary_cross_entropy_with_logits(scores_of(model, held_out.x), held_out.y)
+        paths[stop] = float(entropy)
+    assert paths[5] <= paths[3] < nn.functional.binary_cross_entropy_with_logits(torch.zeros(400), held_out.y)
 
 
 @pytest.mark.slow  # trains by both losses to the end

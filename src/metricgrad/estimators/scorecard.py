@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from metricgrad.estimators.card_levels import Scale, best_window, contribution_table, contributions_of, item_of, moved
 from metricgrad.estimators.card_text import PYTHON_HEAD, Item, in_markdown, level_rows, python_lines, quoted, sql_case
 from metricgrad.estimators.terms import Term, Terms
 from metricgrad.metrics.registry import Metric
@@ -22,8 +22,8 @@ Cells = Mapping[str, Array]
 """Columns by name: numbers, NaN where missing; yes as 1 and no as 0; words of a category, None where missing."""
 MAX_ROWS = 20_000
 """Rows by which the rounding is chosen."""
-SCALES = 12
-"""Scales that are tried, from the largest down to half of it."""
+SIZES = (0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.25, 1.5, 2, 3, 4, 6, 8, 12)
+"""Points a unit that are tried, relative to those that give the widest term all points; beyond 1, terms are clipped."""
 PASSES = 2
 
 
@@ -124,30 +124,27 @@ def make_scorecard(
 ) -> Scorecard:
     """Round the terms of a model to points of at most so many a level.
 
-    With rows (cells, targets and the scores of the model), the scale, and whether each level is rounded up or down, are
-    those with the least true loss at the best threshold.
+    A number passes from one point to the next where its contribution does, so that rounding costs half a point at most.
+    With rows (cells, targets and the scores of the model), the scale, and a point more or less of each level, are those
+    with the least true loss at the best threshold. The scale may be larger than fits the widest term, whose ends are
+    then cut off: a few extreme rows would otherwise leave no points for the other features.
     """
     if isinstance(points, bool) or not isinstance(points, (int, np.integer)) or points < 1:
         raise ValueError(f"points: expected an integer of at least 1, got {points!r}")
     if any(term.kind == "pair" for term in terms.each):
         raise ValueError("scorecard: expected a model without interactions, got one with pairs of features")
-    used = [term for term in terms.each if np.ptp(_table(term)) > 0]
-    largest = max((float(np.ptp(_table(term))) for term in used), default=1.0)
-    lowest = sum(float(_table(term).min()) for term in used)
-    rest = sum(float(_table(term)[0]) for term in terms.each) - sum(float(_table(term)[0]) for term in used)
-
-    def rounded(scale: float) -> list[Item]:
-        return [_item(term, scale) for term in used]
-
-    scale = points / largest
+    tables = [contribution_table(term) for term in terms.each]
+    ranges = [float(np.ptp(table)) for table in tables]
+    used = [term for term, own in zip(terms.each, ranges, strict=True) if own > 0]
+    size = points / max(ranges, default=1.0) if used else 1.0
     if cells is None or targets is None:
-        cut = -scale * (terms.base + lowest + rest)
-        return Scorecard(rounded(scale), math.ceil(cut - 1e-9), metric, math.nan, math.nan)
+        lowest = sum(float(table.min()) for table in tables)
+        items = [item_of(term, Scale(size, float(contribution_table(term).min()), points)) for term in used]
+        return Scorecard(items, math.ceil(-size * (terms.base + lowest) - 1e-9), metric, math.nan, math.nan)
     search = _Search(metric, cells, targets, weights)
-    scale = min(
-        (scale * float(share) for share in np.linspace(1, 0.5, SCALES)), key=lambda one: search.loss(rounded(one))
+    items = search.refined(
+        min((search.rounded(used, size * share, points) for share in SIZES), key=search.loss), points
     )
-    items = search.refined(rounded(scale), used, scale)
     total = _total(items, cells).astype(float)
     threshold = 0 if not items else math.ceil(best_threshold(metric, total, targets, weights))
     if not metric.thresholded:
@@ -172,6 +169,12 @@ class _Search:
         self.weights = None if weights is None else np.asarray(weights, float)[some]
         self.cells = {name: np.asarray(column)[some] for name, column in cells.items()}
 
+        positive = self.targets > 0
+        mass = np.ones(len(positive)) if self.weights is None else self.weights
+        self.balanced = np.where(
+            positive, mass / max(mass[positive].sum(), 1e-12), mass / max(mass[~positive].sum(), 1e-12)
+        )
+
     def _loss(self, total: Array) -> float:
         return float(self.metric(total, self.targets, self.weights))
 
@@ -179,57 +182,37 @@ class _Search:
         """Return the loss of points."""
         return self._loss(_total(items, self.cells))
 
-    def refined(self, items: list[Item], terms: Sequence[Term], scale: float) -> list[Item]:
-        """Round single levels the other way where that lowers the loss."""
+    def rounded(self, terms: Sequence[Term], size: float, points: int) -> list[Item]:
+        """Round terms to the nearest points; of a term with a wider range, the part that holds most rows.
+
+        Classes count the same. Beyond that part the points stay as they are at its ends.
+        """
+        items = []
+        for term in terms:
+            table, column = contribution_table(term), self.cells[term.feature]
+            low, width = float(table.min()), points / size
+            if np.ptp(table) > width:
+                low = best_window(contributions_of(term, column), self.balanced, width)
+                low = min(low, float(table.max()) - width)
+            items.append(item_of(term, Scale(size, low, points), column))
+        return items
+
+    def refined(self, items: list[Item], points: int) -> list[Item]:
+        """Add or take a point of single levels where that lowers the loss."""
         codes = [item.codes(self.cells[item.feature]) for item in items]
-        total = _total(items, self.cells)
+        first, total = [item.points for item in items], _total(items, self.cells)
+        tries = [(number, at, by) for number, own in enumerate(first) for at in range(len(own)) for by in (1, -1)]
         least = self._loss(total)
-        items = list(items)
         for _ in range(PASSES):
             before = least
-            for number, term in enumerate(terms):
-                exact = scale * (_table(term) - _table(term).min())
-                for level in range(len(items[number].points)):
-                    now = int(items[number].points[level])
-                    other = math.floor(exact[level]) + math.ceil(exact[level]) - now
-                    moved = total + (other - now) * (codes[number] == level)
-                    loss = math.inf if other == now else self._loss(moved)
-                    if loss < least - 1e-12:
-                        changed = items[number].points.copy()
-                        changed[level] = other
-                        items[number], total, least = replace(items[number], points=changed), moved, loss
+            for number, level, step in tries:
+                other = moved(items[number], first[number], level, step)
+                if other is None or not 0 <= int(other.points[level]) <= points:
+                    continue
+                changed = total + step * (codes[number] == level)
+                loss = self._loss(changed)
+                if loss < least - 1e-12:
+                    items[number], total, least = other, changed, loss
             if least == before:
                 break
         return items
-
-
-def _table(term: Term) -> Floats:
-    """Return contributions of the levels, of a missing cell and of an unseen level."""
-    unseen = float(term.contribution[0]) if term.unseen is None else term.unseen
-    missing = unseen if term.missing is None else float(term.missing[0])
-    return np.array([*term.contribution, missing, unseen])
-
-
-def _item(term: Term, scale: float) -> Item:
-    exact = _table(term)
-    points = np.rint(scale * (exact - exact.min())).astype(np.int64)
-    cuts = np.zeros(0)
-    if term.places is not None:
-        cuts = np.array([short_cut(low, high) for low, high in zip(term.places, term.places[1:], strict=False)])
-    other = term.kind == "category" and "other" in term.levels
-    unseen = int(points[term.levels.index("other")]) if other else int(points[-1])
-    return Item(term.feature, term.kind, term.levels, cuts, points[:-2], int(points[-2]), unseen)
-
-
-def short_cut(low: float, high: float) -> float:
-    """Return a number with few digits in the middle half between two numbers.
-
-    >>> short_cut(0.1234, 0.2)
-    0.16
-    """
-    middle, quarter = low + (high - low) / 2, (high - low) / 4
-    for digits in range(1, 17):
-        found = float(f"{middle:.{digits}g}")
-        if abs(found - middle) <= quarter:
-            return found
-    return middle

@@ -177,8 +177,7 @@ def fit_to_corpus(
     progress: Progress | None = None,
 ) -> None:
     """Fit h to parts of pooled sets, `(groups, 8, q)` each, and their true losses, `(groups, 8)`."""
-    low, high = _range(metric, torch.cat(true))
-    true = [(part - low) / (high - low) for part in true]
+    (low, high), true = _scaled(metric, true)
     sizes = torch.tensor([float(len(part)) for part in true])
     generator = torch.Generator().manual_seed(fitting.seed)
     for _ in _schedule(surrogate, fitting, progress):
@@ -199,8 +198,7 @@ def adapt_to_corpus(
     progress: Progress | None = None,
 ) -> None:
     """Fit a surrogate that starts at a relative; a fifth of the groups is held out and chooses when to stop."""
-    low, high = _range(metric, torch.cat(true))
-    true = [(part - low) / (high - low) for part in true]
+    (low, high), true = _scaled(metric, true)
     held = [max(len(part) // HELD_OUT, 1) if len(part) > 1 else 0 for part in true]
     kept = [(p[n:], t[n:]) for p, t, n in zip(pooled, true, held, strict=True)]
     unseen = [(p[:n], t[:n]) for p, t, n in zip(pooled, true, held, strict=True) if n]
@@ -229,6 +227,12 @@ def _distance(surrogate: Surrogate, parts: list[tuple[Tensor, Tensor]], fitting:
     """Return the mean distance over parts of a corpus."""
     distances = [meta_loss(surrogate.judge(sets), true, fitting.relational) for sets, true in parts]
     return float(torch.stack(distances).mean()) if distances else math.inf
+
+
+def _scaled(metric: Metric, true: list[Tensor]) -> tuple[tuple[float, float], list[Tensor]]:
+    """Return the range of a surrogate's output, and parts of true losses in units of it."""
+    low, high = _range(metric, torch.cat(true))
+    return (low, high), [(part - low) / (high - low) for part in true]
 
 
 def _range(metric: Metric, true: Tensor) -> tuple[float, float]:

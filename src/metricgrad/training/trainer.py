@@ -136,18 +136,24 @@ class TrainingRun:
         yield from self.follow("warm-up", [proxy_for(self.loader.task)], self.recipe.warmup)
 
     def _solve(self, problem: Problem) -> Generator[Round, None, None]:
-        """Go to the minimum of cross-entropy; the ridge penalty is the one with the least loss on validation rows."""
-        best, weights, ridge, since_best = math.inf, problem.weights, RIDGES[0], 0
-        for number, value in enumerate(problem.path()):
-            solved = Round("warm-up", number + 1, len(RIDGES), number + 1, value, seconds=self.seconds)
-            yield self._validated(solved, [self.model])
-            since_best += 1
-            held_out = self.held_out[-1] if self.selections else value
-            if held_out < best:
-                best, weights, ridge, since_best = held_out, problem.weights, problem.ridge, 0
-            if since_best == MAX_WORSE_RIDGES:
-                break
-        problem.weights, problem.ridge = weights, ridge
+        """Go to the minimum of cross-entropy; the ridge penalty is the one with the least loss on validation rows.
+
+        Only that model is checked by the metric, and so is the control: the best of all penalties by the metric may
+        owe that to a few rows.
+        """
+        best, kept, since_best, of = math.inf, (problem.weights, RIDGES[0], math.nan), 0, len(RIDGES)
+        try:
+            for number, value in enumerate(problem.path(), 1):
+                held_out = self._held_out_proxy() if self.selections else value
+                since_best += 1
+                if held_out < best:
+                    best, kept, since_best = held_out, (problem.weights, problem.ridge, value), 0
+                yield Round("warm-up", number, of, number, value, seconds=self.seconds)
+                if since_best == MAX_WORSE_RIDGES:
+                    break
+        finally:  # also if the user stops here
+            problem.weights, problem.ridge, value = kept
+        yield self._validated(Round("warm-up", of, of, number, value, seconds=self.seconds), [self.model])
 
     def follow_on_all_rows(self, loss: SurrogateLoss) -> Generator[Round, None, None]:
         """Let the model follow a surrogate on all rows at once, by L-BFGS; sets are drawn to refine it only."""
@@ -241,7 +247,7 @@ class TrainingRun:
         validation = self.selections[0].validation
         scored = [(model, scores_of(model, validation.x)) for model in models]
         if validation.members is None:
-            self.held_out.append(float(proxy_for(self.loader.task)(scored[0][1], validation.y, validation.w)))
+            self.held_out.append(self._held_out_proxy(scored[0][1]))
         for selection in self.selections:
             control = math.nan
             for model, scores in scored[1:]:
@@ -249,6 +255,12 @@ class TrainingRun:
             own, best = selection.check(self.model, followed=result.phase == "rounds", scores=scored[0][1])
             selection.history.append(replace(result, validation=own, best=best, control=control, seconds=self.seconds))
         return self.selections[0].history[-1]
+
+    def _held_out_proxy(self, scores: Tensor | None = None) -> float:
+        """Return the proxy on the validation rows; their scores are computed unless they are given."""
+        validation = self.selections[0].validation
+        scores = scores_of(self.model, validation.x) if scores is None else scores
+        return float(proxy_for(self.loader.task)(scores, validation.y, validation.w))
 
     def _state(
         self, members: Ensemble | ModuleEnsemble, losses: Sequence[nn.Module], optimizer: torch.optim.Optimizer
