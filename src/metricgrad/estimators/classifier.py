@@ -195,7 +195,7 @@ class MetricClassifier(LabelEstimator):
         if metric.task.classes and len(np.unique(table.targets[parts.validation])) < 2:
             why = "y: one class has a single row, so " if validation is None else "validation: "
             warnings.warn(f"{why}the validation rows hold one class only", stacklevel=2)
-        kept = table.rows(parts.validation)
+        kept = table.validation_rows(parts.validation)
         with torch.random.fork_rng(devices=[]):
             trained = self._train(table, parts.train, kept, metric, recipe, seed, start)
             self.network_, self.history_, self.interrupted_, self.verdict_, judge = trained

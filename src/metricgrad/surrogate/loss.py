@@ -257,7 +257,7 @@ class SurrogateLoss(nn.Module):
                 raise RuntimeError("backward: expected no refine before a second derivative, got a refined surrogate")
             return self._plain_loss(moved, targets, weights)
 
-        loss: Tensor = Known.apply(scores, value, gradient, plain)
+        loss: Tensor = Known.apply(scores, value, gradient, plain)  # type: ignore[no-untyped-call]
         return loss
 
     def _plain_loss(self, scores: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:

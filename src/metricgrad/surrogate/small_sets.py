@@ -197,7 +197,8 @@ def _flow(judged: Judged, gradient: Array) -> list[Array]:
 
 def _dot(one: Array, other: Array) -> Array:
     """Return the products of rows summed up: `(k, n)`, `(k, n)` -> `(k, 1)`."""
-    return np.einsum("kn,kn->k", one, other)[:, None]
+    products: Array = np.einsum("kn,kn->k", one, other)
+    return products[:, None]
 
 
 class Known(torch.autograd.Function):

@@ -28,6 +28,8 @@ CELLS_AT_ONCE = 1 << 20
 """Cells standardised at a time: in double precision they fit the processor's cache, and take little memory."""
 LAZY_CELLS = 10_000_000
 """Size above which rows are standardised as they are drawn; below, a copy is cheap and drawing from it is faster."""
+LAZY_VALIDATION_CELLS = 40_000_000
+"""Size above which validation rows, all of which are scored at every check, are standardised each time."""
 
 
 class Rows(NamedTuple):
@@ -139,7 +141,15 @@ class TrainingData:
     def lazy_rows(self, part: Array, set_size: int) -> Rows:
         """Return some rows to draw sets from; those of a large table are standardised as they are drawn."""
         large = self.X.shape[0] * self.X.shape[1] > LAZY_CELLS and len(part) > set_size
-        if not large or scipy.sparse.issparse(self.X):
+        return self._lazy_rows(part) if large else self.rows(part)
+
+    def validation_rows(self, part: Array) -> Rows:
+        """Return some rows to score in parts; very many are standardised as they are scored."""
+        large = len(part) * self.X.shape[1] > LAZY_VALIDATION_CELLS
+        return self._lazy_rows(part) if large else self.rows(part)
+
+    def _lazy_rows(self, part: Array) -> Rows:
+        if scipy.sparse.issparse(self.X):
             return self.rows(part)
         return self._labelled(cast(Tensor, LazyFeatures(self.X, part, self._fitted)), part)
 
@@ -167,7 +177,14 @@ class LazyFeatures:
 
     def __init__(self, X: Array, part: Array, scaler: Scaler) -> None:
         self.X, self.part, self.scaler = X, part, scaler
-        self.shape = (len(part), X.shape[1])
+        self.shape, self.ndim = (len(part), X.shape[1]), 2
+
+    def __len__(self) -> int:
+        return len(self.part)
+
+    def split(self, rows: int) -> Iterator[Tensor]:
+        """Yield all rows, some at a time."""
+        yield from (self[part] for part in chunks(len(self.part), rows))
 
     def __getitem__(self, index: Tensor | slice) -> Tensor:
         """Return some rows, bit for bit those of `Scaler.transform`: `(...)` -> `(..., features)`."""
