@@ -14,19 +14,20 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import torch
-from matplotlib.figure import Figure
 
 from benchmarks.speed.growth import FIXED_BYTES, peak_memory
 from benchmarks.speed.measuring import CHUNK, claim, made_up_table, parser_of, say, spread, store, stored
 from metricgrad import MetricClassifier, TableClassifier, load, save
 from studies.pages import DOCS, ROOT
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 NAME = "scale"
 PICTURE = DOCS / "images" / "scale.png"
@@ -39,6 +40,8 @@ GROWTH: Mapping[str, Sequence[int]] = {
 }
 """What is varied, from 20,000 rows, 30 features and two classes."""
 LABEL = "label"
+READ_AT_ONCE = 1 << 20
+"""Bytes of a column."""
 
 
 # ---- from a file -----------------------------------------------------------------------------------------------------
@@ -54,8 +57,8 @@ def write_parquet(path: Path, rows: int, features: int) -> None:
 
 
 def read_parquet(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Read features and labels into arrays, part by part."""
-    file = pyarrow.parquet.ParquetFile(path)
+    """Read features and labels into arrays, part by part; nothing is read ahead, and Arrow keeps nothing."""
+    file = pyarrow.parquet.ParquetFile(path, buffer_size=READ_AT_ONCE, pre_buffer=False)
     rows, features = file.metadata.num_rows, file.metadata.num_columns - 1
     X, y, done = np.empty((rows, features), np.float32), np.empty(rows, np.int8), 0
     for batch in file.iter_batches(CHUNK):
@@ -63,6 +66,7 @@ def read_parquet(path: Path) -> tuple[np.ndarray, np.ndarray]:
         X[part] = np.stack([batch.column(place).to_numpy() for place in range(features)]).T
         y[part] = batch.column(features).to_numpy()
         done += len(batch)
+    pa.default_memory_pool().release_unused()
     return X, y
 
 
@@ -174,6 +178,8 @@ def slopes(cases: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def draw(record: Mapping[str, Any]) -> Figure:
     """Draw seconds against rows, features and classes, with the slope of each line."""
+    import matplotlib.pyplot as plt  # the processes that are measured draw nothing
+
     figure, panels = plt.subplots(1, len(GROWTH), figsize=(10, 3.4), layout="constrained", sharey=True)
     for panel, varied in zip(panels, GROWTH, strict=True):
         for line in record["slopes"]:

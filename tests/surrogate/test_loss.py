@@ -161,7 +161,7 @@ def test_sets_are_shared_out_over_the_steps() -> None:
         four.refine(scores[two_sets], targets[two_sets], weights[two_sets])
     for left, right in zip(one.surrogate.parameters(), four.surrogate.parameters(), strict=True):
         torch.testing.assert_close(left, right)
-    assert {int(state["step"]) for state in one.optimizer.state.values()} == {4}
+    assert {int(step) for step in one.optimizer.steps} == {4}
 
 
 def test_refining_leaves_the_model_alone() -> None:
@@ -570,11 +570,11 @@ def test_a_loss_moves_to_double_precision_and_goes_on_refining() -> None:
     for moved in (copy.deepcopy(loss).double(), copy.deepcopy(loss).to(torch.float64)):
         assert moved(scores, targets).dtype == torch.float64
         assert float(moved(scores, targets).detach()) == pytest.approx(single, abs=1e-5)
-        assert {state["exp_avg"].dtype for state in moved.optimizer.state.values()} == {torch.float64}
-        assert {int(state["step"]) for state in moved.optimizer.state.values()} == {1}
+        assert {mean.dtype for mean in moved.optimizer.means} == {torch.float64}
+        assert {int(step) for step in moved.optimizer.steps} == {1}
         moved.refine(scores, targets)
         moved.refine(scores.double(), targets.double())
-        assert {int(state["step"]) for state in moved.optimizer.state.values()} == {3}
+        assert {int(step) for step in moved.optimizer.steps} == {3}
         assert moved.running_gap.dtype == torch.float64
         assert math.isfinite(moved.gap)
     both = nn.ModuleDict({"model": nn.Linear(2, 1), "loss": loss}).double()
@@ -624,7 +624,7 @@ def test_a_copy_or_a_pickle_continues_bit_for_bit_on_its_own(duplicate, frozen: 
         return
     loss.refine(scores, targets)
     other, third = duplicate(loss), duplicate(loss)
-    assert other.optimizer.param_groups[0]["params"][0] is next(other.surrogate.parameters())
+    assert other.optimizer.parameters[0] is next(other.surrogate.parameters())
     first = continued(other)
     assert torch.equal(continued(loss), first)
     assert torch.equal(continued(third), first)

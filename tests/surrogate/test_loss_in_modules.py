@@ -183,7 +183,7 @@ def test_refining_between_forward_and_backward_leaves_the_gradient_as_it_was(con
 def test_gradients_are_cleared_even_if_the_step_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     loss, (x, y) = SurrogateLoss("f1"), sets(0)
 
-    def stopped() -> None:
+    def stopped(_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(loss.optimizer, "step", stopped)

@@ -267,7 +267,7 @@ class MetricClassifier(LabelEstimator):
         specs, classes = self._specs(metric.task), metric.task.name == "multiclass"
         candidates = [Candidate(spec, recipe_for(self.recipe, kind_of(spec)), classes) for spec in specs]
         networks = {one: self._network(one, table, learned_from, metric, seed, start) for one in candidates}
-        kept = [table.rows(parts.validation) for parts in plan]
+        kept = [table.validation_rows(parts.validation) for parts in plan]
         fits = len(plan) * len(candidates)
 
         def trained(candidate: Candidate, fold: int, left: float | None) -> tuple[Trained, Rows]:

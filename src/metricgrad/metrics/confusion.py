@@ -70,7 +70,14 @@ def at_zero(scores: Tensor, targets: Tensor, weights: Tensor | None, counts: Cou
 
 def at_best(scores: Tensor, targets: Tensor, weights: Tensor | None, counts: Counts) -> Tensor:
     """Return the lowest loss over all thresholds."""
-    return torch.stack([counts(c).amin(-1) for c in confusion_parts(scores, targets, weights)]).amin(0)
+    curve = (part for c in confusion_parts(scores, targets, weights) for part in _slices(c))
+    return torch.stack([counts(part).amin(-1) for part in curve]).amin(0)
+
+
+def _slices(c: Confusion) -> Iterator[Confusion]:
+    """Yield parts of a long curve, so that what is computed of it takes little memory."""
+    for start in range(0, c.tp.shape[-1], ROWS_PER_PART + 1):
+        yield Confusion(*(each[..., start : start + ROWS_PER_PART + 1] for each in c))
 
 
 def confusion_at_zero(scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> Confusion:
@@ -101,6 +108,7 @@ def confusion_curve(scores: Tensor, targets: Tensor, weights: Tensor | None = No
     order = descending_order(scores)
     ranked = scores.gather(-1, order)
     tied = ranked[..., :-1] == ranked[..., 1:]
+    del ranked  # of millions of rows, whatever is no longer needed is worth its memory
     positive = (targets == 1).gather(-1, order)
     if weights is None:
         tp = cumulated(positive, counting_dtype(scores))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
+from operator import getitem
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -23,6 +26,10 @@ from metricgrad.surrogate.network import (
     renamed_keyword,
 )
 from metricgrad.surrogate.pretrained import bundled_surrogate, open_surrogate
+
+if TYPE_CHECKING:
+    from metricgrad.surrogate.adam import Adam
+    from metricgrad.surrogate.small_sets import Array
 
 FORMS = ("best", "zero")
 LOOKS_SHARE = 0.25
@@ -125,6 +132,7 @@ class SurrogateLoss(nn.Module):
         self.judge: Metric = metric
         self._truth: Metric | None = None
         self._known: Tensor | None = None
+        self._pooled: list[Array] | None = None  # the sets of the last forward, and their pooled features
         self._compared: list[Tensor] = []
         self._called: list[tuple[Tensor, Tensor]] = []
         self._generator, self._per_set, self._next_due = torch.Generator().manual_seed(0), 1.0, 0
@@ -143,15 +151,17 @@ class SurrogateLoss(nn.Module):
         self.skipped = 0
         self.register_buffer("running_gap", torch.tensor(float("nan")))
         self.learning_rate = learning_rate
-        self._optimizer: torch.optim.Adam | None = None
+        self._optimizer: Adam | None = None
 
     running_gap: Tensor
 
     @property
-    def optimizer(self) -> torch.optim.Adam | None:
-        """The Adam of `refine`, if not frozen; built when first needed, as building one imports torch's compiler."""
+    def optimizer(self) -> Adam | None:
+        """The Adam of `refine`, if not frozen; built when first needed."""
         if self._optimizer is None and not self.frozen:
-            self._optimizer = torch.optim.Adam(self.surrogate.parameters(), self.learning_rate, fused=True)
+            from metricgrad.surrogate.adam import Adam
+
+            self._optimizer = Adam(self.surrogate.parameters(), self.learning_rate)
         return self._optimizer
 
     def _emulated(self, metric: Metric, progress: Progress | None) -> Metric:
@@ -226,9 +236,35 @@ class SurrogateLoss(nn.Module):
                 "scores: expected the output of a model that is being trained, got one without a gradient; was the "
                 "model called under torch.no_grad() or detached? (to only evaluate the loss, call .eval() first)"
             )
+        from metricgrad.surrogate.small_sets import is_small  # making a loss needs no module that using it does
+
+        if torch.is_grad_enabled() and scores.requires_grad and is_small(self.surrogate, scores):
+            return self._known_loss(scores, targets, weights)
+        return self._plain_loss(scores, targets, None if unweighted else weights)
+
+    def _known_loss(self, scores: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
+        """Return the loss of small sets, whose gradient is computed at once."""
+        from metricgrad.surrogate.small_sets import Known, mean_loss
+
+        refined, informative = self._refined, self.metric.task.informative(targets, weights)
+        try:
+            value, gradient, self._pooled = mean_loss(self.surrogate, scores, targets, weights, informative)
+        except RuntimeError:  # tensors inside a transform of torch.func cannot be read
+            return self._plain_loss(scores, targets, weights)
+
+        def plain(moved: Tensor) -> Tensor:
+            if self._refined != refined:
+                raise RuntimeError("backward: expected no refine before a second derivative, got a refined surrogate")
+            return self._plain_loss(moved, targets, weights)
+
+        loss: Tensor = Known.apply(scores, value, gradient, plain)  # type: ignore[no-untyped-call]
+        return loss
+
+    def _plain_loss(self, scores: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:
+        """Return the loss by torch, which knows all derivatives."""
         with torch.autocast(scores.device.type, enabled=False):
-            sets = (scores, targets) if unweighted else (scores, targets, weights)
-            losses = self._judged(sets)
+            losses = self._judged((scores, targets) if weights is None else (scores, targets, weights))
+            weights = torch.ones_like(self.metric.task.rows(scores)) if weights is None else weights
             informative = self.metric.task.informative(targets, weights).to(losses.dtype)
             return (losses * (informative / informative.sum().clamp(min=1))).sum()
 
@@ -287,26 +323,31 @@ class SurrogateLoss(nn.Module):
         if not torch.is_grad_enabled():
             raise RuntimeError("refine: expected gradients to be enabled, got a call under torch.no_grad()")
         kept = self.metric.task.informative(targets, weights)
-        self._count_skipped(kept)
-        if not bool(kept.any()):
+        count = int(kept.sum())
+        self._count_skipped(count, kept.numel())
+        if not count:
             return float("nan")
         self._refined += 1
         if self.metric.costly:
             kept = self._affordable(kept)
-            if not bool(kept.any()):
+            count = int(kept.sum())
+            if not count:
                 self._replay(steps)
                 return float("nan")
-        sets = scores.detach()[kept], targets[kept], weights[kept]
+        chosen = side_by_side if count == kept.numel() else getitem
+        sets = chosen(scores.detach(), kept), chosen(targets, kept), chosen(weights, kept)
         self._correct(*sets)
         with torch.autocast(scores.device.type, enabled=False):
             before = self.calls
-            true = self.true((scores if judged is None else judged).detach()[kept], *sets[1:])
+            judged_sets = sets[0] if judged is None else chosen(judged.detach(), kept)
+            true = self.true(judged_sets, *sets[1:])
             self._per_set = max((self.calls - before) / len(true), 1)
             self._stretch(true)
             gaps = self._learn(sets, true, steps)
         whole = torch.cat(gaps).mean()
-        for gap in [whole] if judged is None else [gap.mean() for gap in gaps]:
-            self.running_gap.copy_(torch.where(self.running_gap.isnan(), gap, 0.9 * self.running_gap + 0.1 * gap))
+        for gap in [float(whole)] if judged is None else [float(gap.mean()) for gap in gaps]:
+            before_it = self.gap
+            self.running_gap.fill_(gap if math.isnan(before_it) else 0.9 * before_it + 0.1 * gap)
         return float(whole)
 
     def _affordable(self, kept: Tensor) -> Tensor:
@@ -348,8 +389,12 @@ class SurrogateLoss(nn.Module):
 
     def _learn(self, sets: tuple[Tensor, Tensor, Tensor], true: Tensor, steps: int) -> list[Tensor]:
         """Step Adam over parts of the sets, `(k, n)`, and return the gaps of each part before its step."""
+        from metricgrad.surrogate.small_sets import is_small
+
         surrogate, gaps = self.surrogate, []
         pooled = None
+        if is_small(surrogate, sets[0]) and not self.metric.costly:
+            return self._learn_small(sets, true, steps)
         if surrogate.fixed_pool:
             with torch.no_grad():
                 pooled = surrogate.pool(*sets)
@@ -365,6 +410,22 @@ class SurrogateLoss(nn.Module):
             parts = -(-len(true) // SETS_TO_CORRECT)
             self._called += zip(pooled.chunk(parts), true.chunk(parts), strict=True)
             self._replay(steps)
+        return gaps
+
+    def _learn_small(self, sets: tuple[Tensor, Tensor, Tensor], true: Tensor, steps: int) -> list[Tensor]:
+        """Do what `_learn` does, on small sets; those of the last `forward` are pooled already."""
+        from metricgrad.surrogate.small_sets import arrays, distance_gradient, pool
+
+        given = arrays(self.surrogate, *sets)
+        known = self._pooled is not None and all(map(np.array_equal, given, self._pooled))
+        features = self._pooled[-1] if known and self._pooled else pool(self.surrogate, *given).features
+        losses, gaps = true.numpy(), []
+        size = -(-len(losses) // steps)  # as torch divides into chunks
+        for start in range(0, len(losses), size):
+            part = slice(start, start + size)
+            smooth, gradients = distance_gradient(self.surrogate, features[part], losses[part], self.relational)
+            self._move(gradients)
+            gaps.append(torch.from_numpy(np.abs(smooth - losses[part])))
         return gaps
 
     def _recalibrate(self, pooled: Tensor, true: Tensor) -> None:
@@ -386,19 +447,17 @@ class SurrogateLoss(nn.Module):
     def _step(self, distance: Tensor, learned: list[nn.Parameter]) -> None:
         """Step Adam down a distance of the parameters that are learned.
 
-        Parameters have gradients only during the step: where the loss is part of a user's module, the user's own
-        optimizer and clipping must not see any.
+        Parameters never hold a gradient: where the loss is part of a user's module, the user's own optimizer and
+        clipping must not see any.
         """
+        self._move(torch.autograd.grad(distance, learned))
+
+    def _move(self, gradients: Sequence[Tensor]) -> None:
+        """Step Adam against the gradients of all parameters, clipped."""
         assert self.optimizer is not None
-        try:
-            for parameter, gradient in zip(learned, torch.autograd.grad(distance, learned), strict=True):
-                parameter.grad = gradient
-            if self.clip is not None:
-                clip_gradients(self.surrogate, self.clip)
-            self.optimizer.step()
-        finally:
-            for parameter in learned:
-                parameter.grad = None
+        if self.clip is not None:
+            scale_down(gradients, self.clip)
+        self.optimizer.step(gradients)
 
     def true(self, scores: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
         """Return the true losses, `(k, n)` -> `(k,)`, at least as precise as the surrogate; raise if invalid."""
@@ -411,11 +470,11 @@ class SurrogateLoss(nn.Module):
         self.metric.check_losses(true)
         return true.to(dtype)
 
-    def _count_skipped(self, kept: Tensor) -> None:
-        left_out = kept.numel() - int(kept.sum())
+    def _count_skipped(self, kept: int, given: int) -> None:
+        left_out = given - kept
         if left_out and not self.skipped and self.metric.task.classes:
             warnings.warn(
-                f"refine: left out {left_out} of {kept.numel()} sets that held one class only; use larger or "
+                f"refine: left out {left_out} of {given} sets that held one class only; use larger or "
                 "stratified sets (later ones are only counted, in .skipped)",
                 stacklevel=3,
             )
@@ -485,6 +544,11 @@ class SurrogateLoss(nn.Module):
         return self
 
 
+def side_by_side(rows: Tensor, kept: Tensor) -> Tensor:
+    """Return the rows of all sets, which are `(...)` like a mask: `(..., n)` -> `(k, n)`."""
+    return rows.reshape(-1, *rows.shape[kept.ndim :])
+
+
 def _follows(losses: Tensor) -> bool:
     """Whether emulated losses go with the true ones, `(2, k)`; undecided, they do."""
     if losses.shape[-1] < MIN_COMPARED or bool((losses.std(-1) == 0).any()):
@@ -511,8 +575,12 @@ def _set_learning(surrogate: Surrogate, parameters: list[nn.Parameter], mode: bo
 
 
 def clip_gradients(module: nn.Module, norm: float) -> None:
+    """Scale the gradients of a module down to a norm."""
+    scale_down([p.grad for p in module.parameters() if p.grad is not None], norm)
+
+
+def scale_down(gradients: Sequence[Tensor], norm: float) -> None:
     """Scale gradients down to a norm, exactly: torch adds 1e-6 to it, a tenth of the clip of the paper."""
-    gradients = [p.grad for p in module.parameters() if p.grad is not None]
     total = nn.utils.get_total_norm(gradients)
     share = norm / total.clamp(min=norm)
     for gradient in gradients:

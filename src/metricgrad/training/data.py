@@ -23,9 +23,13 @@ MAX_MERGE_ROWS, MAX_MERGE_CELLS = 10_000, 10_000_000
 MAX_DUPLICATES = 4
 """Rows per distinct row above which nothing is merged: a table of few distinct rows needs all of them for the split."""
 ROWS_AT_ONCE = 65_536
-"""Rows scored or scaled at a time where there may be many."""
+"""Rows scored or summed up at a time where there may be many."""
+CELLS_AT_ONCE = 1 << 20
+"""Cells standardised at a time: in double precision they fit the processor's cache, and take little memory."""
 LAZY_CELLS = 10_000_000
 """Size above which rows are standardised as they are drawn; below, a copy is cheap and drawing from it is faster."""
+LAZY_VALIDATION_CELLS = 40_000_000
+"""Size above which validation rows, all of which are scored at every check, are standardised each time."""
 
 
 class Rows(NamedTuple):
@@ -98,7 +102,7 @@ class Scaler:
     def transform(self, X: Any, rows: Array | None = None) -> Array:
         """Return dense features of some rows, by default all, computed in double precision and rounded to single."""
         out = np.empty((X.shape[0] if rows is None else len(rows), X.shape[1]), np.float32)
-        for chunk in chunks(len(out)):
+        for chunk in chunks(len(out), max(CELLS_AT_ONCE // max(X.shape[1], 1), 1)):
             values = _dense(X[chunk if rows is None else rows[chunk]])
             values -= self.centre
             values /= self.scale
@@ -137,7 +141,15 @@ class TrainingData:
     def lazy_rows(self, part: Array, set_size: int) -> Rows:
         """Return some rows to draw sets from; those of a large table are standardised as they are drawn."""
         large = self.X.shape[0] * self.X.shape[1] > LAZY_CELLS and len(part) > set_size
-        if not large or scipy.sparse.issparse(self.X):
+        return self._lazy_rows(part) if large else self.rows(part)
+
+    def validation_rows(self, part: Array) -> Rows:
+        """Return some rows to score in parts; very many are standardised as they are scored."""
+        large = len(part) * self.X.shape[1] > LAZY_VALIDATION_CELLS
+        return self._lazy_rows(part) if large else self.rows(part)
+
+    def _lazy_rows(self, part: Array) -> Rows:
+        if scipy.sparse.issparse(self.X):
             return self.rows(part)
         return self._labelled(cast(Tensor, LazyFeatures(self.X, part, self._fitted)), part)
 
@@ -165,12 +177,19 @@ class LazyFeatures:
 
     def __init__(self, X: Array, part: Array, scaler: Scaler) -> None:
         self.X, self.part, self.scaler = X, part, scaler
-        self.shape = (len(part), X.shape[1])
+        self.shape, self.ndim = (len(part), X.shape[1]), 2
+
+    def __len__(self) -> int:
+        return len(self.part)
+
+    def split(self, rows: int) -> Iterator[Tensor]:
+        """Yield all rows, some at a time."""
+        yield from (self[part] for part in chunks(len(self.part), rows))
 
     def __getitem__(self, index: Tensor | slice) -> Tensor:
         """Return some rows, bit for bit those of `Scaler.transform`: `(...)` -> `(..., features)`."""
         places = self.part[index if isinstance(index, slice) else index.numpy()]
-        return torch.from_numpy(((_dense(self.X[places]) - self.scaler.centre) / self.scaler.scale).astype(np.float32))
+        return torch.from_numpy(self.scaler.transform(self.X, places.ravel())).view(*places.shape, -1)
 
 
 def check_weights(sample_weight: ArrayLike, X: Any) -> Array:
@@ -200,9 +219,9 @@ def merge_duplicates(X: Any, targets: Array, weights: Array | None) -> tuple[Any
     return kept, unique[:, -1].astype(targets.dtype), None if np.ptp(total) == 0 else total
 
 
-def chunks(rows: int) -> Iterator[slice]:
+def chunks(rows: int, at_once: int = ROWS_AT_ONCE) -> Iterator[slice]:
     """Yield slices that cover some rows."""
-    yield from (slice(start, start + ROWS_AT_ONCE) for start in range(0, rows, ROWS_AT_ONCE))
+    yield from (slice(start, start + at_once) for start in range(0, rows, at_once))
 
 
 def _dense(X: Any, unit: Array | float = 1.0) -> Array:

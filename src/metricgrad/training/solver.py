@@ -206,20 +206,21 @@ def _part_of(rows: Rows, columns: int, strata: Tensor | None, seed: int) -> Rows
     count, most = len(rows.y), max(MAX_CELLS // max(columns, 1), 1_000)
     if count <= most:
         return Rows(rows.x[:], rows.y, rows.w)
-    order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+    small = torch.int32 if count < 2**31 else torch.int64  # one for every row: they weigh as much as a feature
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(seed), dtype=small)
     if strata is None:
-        chosen, weights = order[:most].sort().values, torch.ones(most)
+        chosen, weights = order[:most].long().sort().values, torch.ones(most)
     else:
-        alike, sizes = strata.long(), strata.long().bincount()
+        alike = strata.int()[order]
+        sizes = alike.bincount()
         quota = _quota(sizes, most)
-        parts = [order[alike[order] == kind][: int(size)] for kind, size in enumerate(quota)]
+        parts = [order[alike == kind][: int(size)].long() for kind, size in enumerate(quota)]
         chosen = torch.cat(parts).sort().values
-        weights = (sizes / quota.clamp(min=1))[alike[chosen]].float()
+        weights = (sizes / quota.clamp(min=1))[strata[chosen].long()].float()
     if rows.w is not None:
         weights = weights * rows.w[chosen]
     kept = None if strata is None and rows.w is None else weights / weights.mean()
-    x = torch.cat([rows.x[part] for part in chosen.split(ROWS_AT_ONCE)])  # as they may be standardised when indexed
-    return Rows(x, rows.y[chosen], kept)
+    return Rows(rows.x[chosen], rows.y[chosen], kept)
 
 
 def _quota(sizes: Tensor, most: int) -> Tensor:

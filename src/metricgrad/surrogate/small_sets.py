@@ -1,0 +1,257 @@
+"""A surrogate on small sets in numpy: its losses, with the gradients of scores and of weights written out.
+
+On a set of a few hundred rows the arithmetic is so small that the number of operations decides how long a step takes,
+and an operation of torch takes several times as long as one of numpy, its gradient once more. The formulas are those of
+`Surrogate`, which everything else uses, and which tests compare these with.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from metricgrad.surrogate.network import EPSILON, GRID_ROWS, SCORE_STRETCH, Surrogate
+
+Array = NDArray[Any]
+MAX_CELLS = 1 << 16
+"""Rows of all sets together up to which numpy is faster."""
+
+
+class Pooled(NamedTuple):
+    """Pooled features of sets, `(k, q)`, and what the gradient of their scores needs."""
+
+    features: Array
+    classes: Array
+    both: Array
+    centred: Array
+    per_spread: Array
+    stretched: Array
+    slopes: Array
+    above: Array
+    shares: Array
+
+
+def is_small(surrogate: Surrogate, scores: Tensor) -> bool:
+    """Whether sets of these scores, `(..., n)`, are small and their surrogate is of the kind written out here."""
+    config, rows = surrogate.config, scores.shape[-1]
+    usual = config.view == "rows" and not config.g and config.standardise in ("shift", "scale")
+    return (
+        usual
+        and config.activation == "gelu"
+        and config.link in ("sigmoid", "linear")
+        and 0 < rows <= GRID_ROWS
+        and scores.numel() <= MAX_CELLS
+        and scores.device.type == "cpu"
+        and surrogate.low.device.type == "cpu"
+        and not torch.compiler.is_compiling()
+    )
+
+
+def arrays(surrogate: Surrogate, *sets: Tensor) -> list[Array]:
+    """Return sets, `(..., n)`, as arrays in the precision of the surrogate, `(k, n)`."""
+    dtype = surrogate.low.dtype
+    return [rows.detach().to(dtype).numpy().reshape(-1, rows.shape[-1]) for rows in sets]
+
+
+def pool(surrogate: Surrogate, scores: Array, targets: Array, weights: Array) -> Pooled:
+    """Return the pooled features of sets, `(k, n)`, as `Surrogate.pool` does."""
+    g: Any = surrogate.g
+    scores = np.where(weights > 0, scores, 0)  # padding may hold any number
+    weights = weights / np.maximum(weights.sum(-1, keepdims=True), EPSILON)
+    classes = np.empty((len(scores), 2, scores.shape[-1]), scores.dtype)
+    np.multiply(weights, targets, out=classes[:, 0])
+    np.subtract(weights, classes[:, 0], out=classes[:, 1])
+    masses = classes.sum(-1, keepdims=True)
+    classes /= np.maximum(masses, EPSILON)
+    both = classes.sum(1)
+    both /= np.maximum(both.sum(-1, keepdims=True), EPSILON)
+    if surrogate.config.standardise == "shift":
+        scores = scores - _dot(both, scores)
+    per_spread = 1 / np.sqrt(_dot(both * scores, scores) + EPSILON)
+    stretched = scores * (SCORE_STRETCH * per_spread)
+    above, slopes = _rates(g, np.arcsinh(stretched), classes)
+    share = masses[:, 0]
+    shares = np.concatenate((share, 1 - share), 1)[:, :, None]
+    return Pooled(_features(above, shares), classes, both, scores, per_spread, stretched, slopes, above, shares)
+
+
+def _rates(g: Any, position: Array, classes: Array) -> tuple[Array, Array]:
+    """Return the rates above thresholds, `(k, 2, t)`, and the slope of every row at each of them, `(k, n, t)`.
+
+    Slopes take the place of the steps: another array of this size would cost more than what is computed in it.
+    """
+    with torch.no_grad():
+        # Not as a matrix product, which autocast would round.
+        steps = torch.addcmul(g.offsets, torch.from_numpy(position.reshape(-1, 1)), g.sharpness).sigmoid_()
+        above = classes @ steps.numpy().reshape(*position.shape, -1)
+        steps.addcmul_(steps, steps, value=-1)
+    return above, steps.numpy().reshape(*position.shape, -1)
+
+
+def _features(above: Array, shares: Array) -> Array:
+    """Return what h gets of the rates above thresholds, `(k, 2, t)`, and the shares of the classes, `(k, 2, 1)`."""
+    sets, _, thresholds = above.shape
+    features = np.empty((sets, 5 * thresholds + 1), above.dtype)
+    odds = np.log(np.maximum(shares, EPSILON))  # of both classes, and limited below
+    features[:, 0] = np.minimum(np.maximum(odds[:, 0, 0] - odds[:, 1, 0], -8), 8) / 4
+    features[:, 1 : 2 * thresholds + 1] = above.reshape(sets, -1)
+    features[:, 2 * thresholds + 1 : 4 * thresholds + 1] = 1 - above.reshape(sets, -1)
+    rates = features[:, 1 : 4 * thresholds + 1]
+    np.log(np.maximum(rates, 0) + above.dtype.type(1e-4), out=rates)
+    rates /= 4
+    masses = shares * above
+    np.divide(masses[:, 0], masses.sum(1) + above.dtype.type(1e-6), out=features[:, 4 * thresholds + 1 :])
+    return features
+
+
+def scores_gradient(surrogate: Surrogate, pooled: Pooled, gradient: Array) -> Array:
+    """Return the gradient of the scores, `(k, n)`, given that of the pooled features, `(k, q)`."""
+    g: Any = surrogate.g
+    above, shares, classes = pooled.above, pooled.shares, pooled.classes
+    sets, _, thresholds = above.shape
+    rates = np.concatenate((above, 1 - above), 1)
+    slopes = gradient[:, 1 : 4 * thresholds + 1].reshape(sets, 4, thresholds) * (rates >= 0)
+    slopes /= 4 * (np.maximum(rates, 0) + 1e-4)
+    masses = shares * above
+    total = masses.sum(1) + 1e-6
+    of_masses = np.negative(masses[:, :1]).repeat(2, 1)
+    of_masses[:, 0] += total
+    of_masses *= (gradient[:, 4 * thresholds + 1 :] / (total * total))[:, None]
+    of_rates = slopes[:, :2] - slopes[:, 2:] + shares * of_masses
+    of_rates *= g.sharpness.numpy()
+    moved = of_rates @ pooled.slopes.transpose(0, 2, 1)
+    moved *= classes
+    of_scores: Array = moved.sum(1)
+    of_scores *= SCORE_STRETCH * pooled.per_spread
+    of_scores /= np.sqrt(pooled.stretched * pooled.stretched + 1)  # the slope of asinh
+    # The spread depends on all scores, and so does the centre.
+    of_scores -= _dot(of_scores, pooled.centred) * pooled.per_spread**2 * (pooled.both * pooled.centred)
+    if surrogate.config.standardise == "shift":
+        of_scores -= of_scores.sum(-1, keepdims=True) * pooled.both
+    return of_scores
+
+
+class Judged(NamedTuple):
+    """Losses of sets, `(k,)`, and what their gradients need: inputs and slopes of every layer of h."""
+
+    losses: Array
+    inputs: list[Array]
+    slopes: list[Array]
+    layers: list[nn.Linear]
+
+
+def judge(surrogate: Surrogate, features: Array) -> Judged:
+    """Return the losses of pooled sets, `(k, q)`, as `Surrogate.judge` does."""
+    layers: list[Any] = [*list(surrogate.h)[::2], surrogate.last]
+    inputs, slopes, hidden = [features], [], features
+    for layer in layers[:-1]:
+        hidden, slope = _gelu(hidden @ layer.weight.detach().numpy().T + layer.bias.detach().numpy())
+        inputs.append(hidden)
+        slopes.append(slope)
+    last = layers[-1]
+    raw = hidden @ last.weight.detach().numpy()[0] + last.bias.detach().numpy()
+    low, span = surrogate.low.numpy(), surrogate.high.numpy() - surrogate.low.numpy()
+    if surrogate.config.link == "sigmoid":
+        linked = torch.from_numpy(raw).sigmoid().numpy()
+        slopes.append(span * linked * (1 - linked))
+        return Judged(low + span * linked, inputs, slopes, layers)
+    slopes.append(np.full_like(raw, span))
+    return Judged(low + span * raw, inputs, slopes, layers)
+
+
+def _gelu(x: Array) -> tuple[Array, Array]:
+    """Return the values and slopes of GELU."""
+    below = 0.5 * torch.erf(torch.from_numpy(x * x.dtype.type(0.5**0.5))).numpy()
+    below += 0.5
+    density = np.exp(-0.5 * x * x)
+    density *= x.dtype.type((2 * np.pi) ** -0.5)
+    return x * below, below + x * density
+
+
+def features_gradient(judged: Judged, gradient: Array) -> Array:
+    """Return the gradient of the pooled features, `(k, q)`, given that of the losses, `(k,)`."""
+    flow = _flow(judged, gradient)
+    first: Array = flow[0] @ judged.layers[0].weight.detach().numpy()
+    return first
+
+
+def weights_gradient(judged: Judged, gradient: Array) -> list[Tensor]:
+    """Return the gradients of weight and bias of every layer of h, given that of the losses, `(k,)`."""
+    found: list[Tensor] = []
+    for passed, given in zip(_flow(judged, gradient), judged.inputs, strict=True):
+        found += [torch.from_numpy(passed.T @ given), torch.from_numpy(passed.sum(0))]
+    return found
+
+
+def _flow(judged: Judged, gradient: Array) -> list[Array]:
+    """Return the gradient of what every layer returns, before its output function: `(k, width)`, the first first."""
+    flow = [(gradient * judged.slopes[-1])[:, None]]
+    for layer, slope in zip(judged.layers[:0:-1], judged.slopes[-2::-1], strict=True):
+        flow.insert(0, (flow[0] @ layer.weight.detach().numpy()) * slope)
+    return flow
+
+
+def _dot(one: Array, other: Array) -> Array:
+    """Return the products of rows summed up: `(k, n)`, `(k, n)` -> `(k, 1)`."""
+    products: Array = np.einsum("kn,kn->k", one, other)
+    return products[:, None]
+
+
+class Known(torch.autograd.Function):
+    """A scalar whose gradient is known: scores, value, gradient `(..., n)`, and what to differentiate twice."""
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, value: Tensor, gradient: Tensor, plain: Any) -> Tensor:
+        """Return the value."""
+        ctx.save_for_backward(scores)
+        ctx.gradient, ctx.plain = gradient, plain
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, *of_value: Tensor) -> tuple[Tensor, None, None, None]:
+        """Return the gradient of the scores; that of the plain arithmetic where it is to be differentiated again."""
+        if not torch.is_grad_enabled():
+            return (of_value[0] * ctx.gradient).to(ctx.saved_tensors[0].dtype), None, None, None
+        (scores,) = ctx.saved_tensors
+        (again,) = torch.autograd.grad(ctx.plain(scores), scores, of_value[0], create_graph=True)
+        return again, None, None, None
+
+
+def mean_loss(
+    surrogate: Surrogate, scores: Tensor, targets: Tensor, weights: Tensor, informative: Tensor
+) -> tuple[Tensor, Tensor, list[Array]]:
+    """Return the mean loss of the informative sets, `(..., n)` -> scalar, and the gradient of the scores.
+
+    Also copies of the sets and their pooled features, which depend on nothing that is learned.
+    """
+    sets = arrays(surrogate, scores, targets, weights)
+    pooled = pool(surrogate, *sets)
+    judged = judge(surrogate, pooled.features)
+    kept = informative.numpy().reshape(-1).astype(judged.losses.dtype)
+    kept /= max(kept.sum(), 1)
+    gradient = scores_gradient(surrogate, pooled, features_gradient(judged, kept))
+    value = torch.from_numpy(np.asarray(judged.losses @ kept))
+    known = [*(rows.copy() for rows in sets), pooled.features]
+    return value, torch.from_numpy(gradient).view(scores.shape), known
+
+
+def distance_gradient(
+    surrogate: Surrogate, features: Array, true: Array, relational: float
+) -> tuple[Array, list[Tensor]]:
+    """Return the losses of pooled sets, `(k, q)`, and the gradients of h down their distance from the true ones.
+
+    The distance is `meta_loss`, in units of the range of the surrogate.
+    """
+    judged = judge(surrogate, features)
+    span = surrogate.high.numpy() - surrogate.low.numpy()
+    error = judged.losses / span - true / span
+    slope = np.sign(error)
+    if relational and len(error) > 1:
+        beside = np.sign(error - error.mean()) / ((true / span).std(ddof=1) + 0.005)
+        slope = slope + relational * (beside - beside.mean())
+    slope = (slope / (len(error) * span)).astype(features.dtype)
+    return judged.losses, weights_gradient(judged, slope)

@@ -1,0 +1,132 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from metricgrad import SurrogateLoss
+from metricgrad.surrogate.network import GRID_ROWS, Surrogate, SurrogateConfig, meta_loss
+from metricgrad.surrogate.small_sets import arrays, distance_gradient, is_small, judge, mean_loss, pool
+
+CONFIGS = [
+    SurrogateConfig(standardise, thresholds=thresholds, h=h, link=link)
+    for standardise, thresholds, h, link in (
+        ("shift", 64, (96, 96), "sigmoid"),
+        ("scale", 5, (7,), "linear"),
+        ("shift", 8, (6, 5, 4), "linear"),
+    )
+]
+
+
+def surrogate_of(config: SurrogateConfig, seed: int = 0) -> Surrogate:
+    torch.manual_seed(seed)
+    surrogate = Surrogate(config).double().eval().requires_grad_(False)
+    surrogate.low.fill_(0.1)
+    surrogate.high.fill_(0.7)
+    return surrogate
+
+
+def sets_of(seed: int, sets: int = 3, rows: int = 40, spread: float = 1.0) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    scores = spread * torch.randn(sets, rows, generator=generator, dtype=torch.float64)
+    targets = (torch.rand(sets, rows, generator=generator) < 0.3).double()
+    weights = torch.rand(sets, rows, generator=generator, dtype=torch.float64)
+    weights[:, 0], scores[:, 0] = 0, 1e200  # padding, whose square is infinite
+    return scores, targets, weights
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+@settings(max_examples=20)
+@given(seed=st.integers(0, 10**6), rows=st.integers(2, 60), spread=st.sampled_from([1e-3, 1.0, 40.0]))
+def test_losses_and_gradients_are_those_of_torch(config: SurrogateConfig, seed: int, rows: int, spread: float) -> None:
+    surrogate, (scores, targets, weights) = surrogate_of(config, seed), sets_of(seed, rows=rows, spread=spread)
+    informative = torch.tensor([True, False, True])
+    value, gradient, (*_, features) = mean_loss(surrogate, scores, targets, weights, informative)
+    leaf = scores.clone().requires_grad_()
+    expected = surrogate(leaf, targets, weights)[informative].mean()
+    (slope,) = torch.autograd.grad(expected, leaf)
+    torch.testing.assert_close(
+        torch.from_numpy(features), surrogate.pool(scores, targets, weights), rtol=1e-9, atol=1e-9
+    )
+    torch.testing.assert_close(value, expected.detach(), rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(gradient, slope, rtol=1e-6, atol=1e-8 * float(slope.abs().max()) + 1e-14)
+
+
+@pytest.mark.parametrize("relational", [0.0, 0.5])
+@pytest.mark.parametrize("config", CONFIGS)
+def test_gradients_of_the_weights_are_those_of_torch(config: SurrogateConfig, relational: float) -> None:
+    surrogate, sets = surrogate_of(config), sets_of(1, sets=5)
+    true = torch.rand(5, dtype=torch.float64)
+    features = pool(surrogate, *arrays(surrogate, *sets)).features
+    losses, gradients = distance_gradient(surrogate, features, true.numpy(), relational)
+    surrogate.requires_grad_(True)
+    span = surrogate.high - surrogate.low
+    smooth = surrogate(*sets)
+    distance = meta_loss(smooth / span, true / span, relational)
+    np.testing.assert_allclose(losses, smooth.detach())
+    for own, theirs in zip(gradients, torch.autograd.grad(distance, list(surrogate.parameters())), strict=True):
+        torch.testing.assert_close(own, theirs)
+
+
+def test_a_set_of_one_class_has_finite_features() -> None:
+    surrogate, (scores, targets, weights) = surrogate_of(CONFIGS[0]), sets_of(0)
+    targets[0], targets[1] = 0, 1
+    features = pool(surrogate, *arrays(surrogate, scores, targets, weights)).features
+    torch.testing.assert_close(
+        torch.from_numpy(features), surrogate.pool(scores, targets, weights), rtol=1e-9, atol=1e-9
+    )
+    assert np.isfinite(judge(surrogate, features).losses).all()
+
+
+def test_only_small_sets_of_the_usual_surrogate_are_written_out() -> None:
+    usual = surrogate_of(CONFIGS[0])
+    assert is_small(usual, torch.zeros(3, 400))
+    assert not is_small(usual, torch.zeros(GRID_ROWS + 1))
+    assert not is_small(usual, torch.zeros(1_000, 100))
+    assert not is_small(usual, torch.zeros(0))
+    assert not is_small(Surrogate("paper"), torch.zeros(400))
+    assert not is_small(Surrogate(SurrogateConfig("top")), torch.zeros(400))
+
+
+def plain(loss: SurrogateLoss, scores: Tensor, targets: Tensor) -> Tensor:
+    return loss._plain_loss(scores, targets, None)
+
+
+def test_a_second_derivative_is_that_of_torch() -> None:
+    loss, targets = SurrogateLoss("f1").double(), (torch.rand(30) < 0.4).double()
+    scores = torch.randn(30, dtype=torch.float64, requires_grad=True)
+    second = torch.autograd.functional.hessian(lambda moved: loss(moved, targets), scores)
+    expected = torch.autograd.functional.hessian(lambda moved: plain(loss, moved, targets), scores)
+    assert float(expected.abs().max()) > 0
+    torch.testing.assert_close(second, expected)
+
+
+def test_a_second_derivative_after_refining_is_refused() -> None:
+    loss, targets = SurrogateLoss("f1"), (torch.arange(30) < 9).float()
+    scores = torch.randn(30, requires_grad=True)
+    value = loss(scores, targets)
+    loss.refine(scores, targets)
+    with pytest.raises(RuntimeError, match="expected no refine"):
+        torch.autograd.grad(value, scores, create_graph=True)
+
+
+def test_transforms_of_torch_func_get_the_same_gradient() -> None:
+    loss, targets = SurrogateLoss("auc").eval(), (torch.arange(50) < 20).float()
+    scores = torch.randn(50, requires_grad=True)
+    (expected,) = torch.autograd.grad(loss(scores, targets), scores)
+    found = torch.func.grad(lambda moved: loss(moved, targets))(scores.detach())
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_refining_on_the_sets_of_the_last_forward_is_refining_on_any() -> None:
+    targets = (torch.arange(60) % 3 == 0).float()
+    scores = torch.randn(60, requires_grad=True)
+    first, second = SurrogateLoss("f1"), SurrogateLoss("f1")
+    first(scores, targets)
+    assert first.refine(scores, targets) == second.refine(scores, targets)
+    with torch.no_grad():
+        scores.mul_(2).add_(torch.linspace(0, 1, 60))  # the pooled sets are no longer those of the scores
+    assert first.refine(scores, targets) == second.refine(scores, targets)
+    for one, other in zip(first.surrogate.parameters(), second.surrogate.parameters(), strict=True):
+        assert torch.equal(one, other)
