@@ -1,0 +1,127 @@
+"""Readable models against each other: METRICGRAD_DATA=... python -m studies.readable.run [--seeds 3] [--models ...]
+
+Additive and linear models trained for the metric, against EBM, optimal bins and logistic regression, which aim at log
+loss, on thirty tables and on the paper's datasets (at most 20,000 rows, drawn by the seed). All have the same rows:
+64 % to train on, 16 % for validation, 20 % to be judged on once. The threshold of F1 is the best of the validation rows.
+EBM gets training and validation rows, for its own early stopping, and its threshold is the best of its out-of-bag
+scores. Every run is stored as it ends; run again to continue.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from metricgrad import MetricClassifier, additive, best_threshold, get_metric
+from metricgrad.evaluation.store import Store
+from metricgrad.training.splits import Split, split
+from studies import pages
+from studies.readable import page, rivals
+from studies.win.run import DATASETS
+
+MAX_ROWS = 20_000
+OWN = {
+    "additive": ("additive", "sl-r"),
+    "additive, 10 pairs": (additive(interactions=10), "sl-r"),
+    "linear": ("linear", "sl-r"),
+}
+"""Fitted once for each metric."""
+AT_ONCE = {"additive, log loss": ("additive", "cross-entropy"), "additive, 10 pairs, log loss": (additive(interactions=10), "cross-entropy")}
+OTHERS = {
+    "ebm, no pairs": partial(rivals.ebm, interactions=0),
+    "ebm": partial(rivals.ebm, interactions="3x"),
+    "optimal bins": rivals.optimal_bins,
+    "logistic regression": rivals.logistic_regression,
+}
+"""Fitted once, and judged by every metric."""
+
+
+def tables() -> list[str]:
+    """Return the tables, smaller ones first."""
+    folder = Path(os.environ["METRICGRAD_DATA"])
+    thirty = sorted((folder / "rt30").glob("*.parquet"), key=lambda path: path.stat().st_size)
+    return [f"rt30/{path.stem}" for path in thirty] + list(DATASETS)
+
+
+@lru_cache(maxsize=2)
+def rows_of(table: str, seed: int) -> tuple[np.ndarray, np.ndarray, Split]:
+    """Return features, targets and the split of a table, of at most `MAX_ROWS` rows."""
+    frame = pd.read_parquet(Path(os.environ["METRICGRAD_DATA"]) / f"{table}.parquet")
+    y = frame["target"].to_numpy()
+    if len(y) > MAX_ROWS:
+        frame = frame.iloc[split(y, seed, test=MAX_ROWS / len(y), validation=0).test]
+        y = frame["target"].to_numpy()
+    X = frame.drop(columns=["target", "fold"], errors="ignore").to_numpy(float)
+    return X, y.astype(float), split(y, seed)
+
+
+def outcome(table: str, model: str, seed: int, metric: str | None = None) -> dict[str, Any]:
+    """Fit a model, and judge it on the test rows by a metric, or by all and log loss."""
+    X, y, parts = rows_of(table, seed)
+    begun = time.process_time()
+    if model in OTHERS:
+        found = OTHERS[model](X, y, parts, seed)
+    else:
+        found = own(X, y, parts, seed, *{**OWN, **AT_ONCE}[model], metric or "f1")
+    seconds = time.process_time() - begun
+    losses = {name: judged(name, found, y, parts) for name in ([metric] if metric else page.METRICS)}
+    margin = (2 * y[parts.test] - 1) * found.test
+    return {
+        "losses": losses,
+        "log_loss": float(np.logaddexp(0, -margin).mean()),
+        "cpu_seconds": seconds,
+        "rows": len(y),
+        "positives": int(y[parts.test].sum()),
+    }
+
+
+def own(X: np.ndarray, y: np.ndarray, parts: Split, seed: int, model: Any, method: str, metric: str) -> rivals.Judged:
+    """Fit one of our models to training rows, selected on validation rows."""
+    known = np.concatenate((parts.train, parts.validation))
+    held_out = np.arange(len(parts.train), len(known))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fitted = MetricClassifier(metric, method=method, model=model, random_state=seed)
+        fitted.fit(X[known], y[known], validation=held_out)
+    test, tuning = (fitted.decision_function(X[rows]) + fitted.threshold_ for rows in (parts.test, parts.validation))
+    return rivals.Judged(test, tuning, parts.validation)
+
+
+def judged(metric: str, found: rivals.Judged, y: np.ndarray, parts: Split) -> float:
+    """Return the loss of the test rows, at the best threshold of the tuning rows where the metric has one."""
+    judge = get_metric(metric)
+    tuning, test = torch.as_tensor(found.tuning), torch.as_tensor(found.test)
+    cut = best_threshold(judge, tuning, torch.as_tensor(y[found.tuning_rows])) if judge.thresholded else 0.0
+    return float(judge(test - cut, torch.as_tensor(y[parts.test])))
+
+
+def main() -> None:
+    parser = pages.parser_of(__doc__, page.RESULTS)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--models", default=";".join((*OTHERS, *AT_ONCE, *OWN)), help="names, separated by semicolons")
+    parser.add_argument("--tables", default="")
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    chosen = asked.tables.split(",") if asked.tables else [] if asked.report else tables()
+    runs = [
+        {"table": table, "model": model, "seed": page.FIRST_SEED + seed, **({"metric": metric} if metric else {})}
+        for model in asked.models.split(";")
+        for seed in range(asked.seeds)
+        for table in chosen
+        for metric in (page.METRICS if model in OWN else [None])
+    ]
+    pages.run_missing(Store(asked.results), runs, lambda run: outcome(**run))
+    if asked.results == page.RESULTS:
+        page.main()
+
+
+if __name__ == "__main__":
+    main()
