@@ -111,4 +111,6 @@ def _fitted(model: Pipeline, X: Array, y: Array, parts: Split) -> Judged:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.fit(X[parts.train], y[parts.train])
-        return Judged(model.decision_function(X[parts.test]), model.decision_function(X[parts.validation]), parts.validation)
+        return Judged(
+            model.decision_function(X[parts.test]), model.decision_function(X[parts.validation]), parts.validation
+        )
