@@ -1,4 +1,4 @@
-"""Readable models of others, aimed at log loss: boosted additive models (EBM), optimal bins, and logistic regression."""
+"""Readable models of others, aimed at log loss: EBM, optimal bins and logistic regression."""
 
 from __future__ import annotations
 
@@ -111,6 +111,5 @@ def _fitted(model: Pipeline, X: Array, y: Array, parts: Split) -> Judged:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.fit(X[parts.train], y[parts.train])
-        return Judged(
-            model.decision_function(X[parts.test]), model.decision_function(X[parts.validation]), parts.validation
-        )
+        test, tuning = (model.decision_function(X[rows]) for rows in (parts.test, parts.validation))
+    return Judged(test, tuning, parts.validation)

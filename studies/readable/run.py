@@ -2,8 +2,8 @@
 
 Additive and linear models trained for the metric, against EBM, optimal bins and logistic regression, which aim at log
 loss, on thirty tables and on the paper's datasets (at most 20,000 rows, drawn by the seed). All have the same rows:
-64 % to train on, 16 % for validation, 20 % to be judged on once. The threshold of F1 is the best of the validation rows.
-EBM gets training and validation rows, for its own early stopping, and its threshold is the best of its out-of-bag
+64 % to train on, 16 % for validation, 20 % to be judged on once. The threshold of F1 is the best of validation
+rows. EBM gets training and validation rows, for its own early stopping, and its threshold is the best of its out-of-bag
 scores. Every run is stored as it ends; run again to continue.
 """
 
@@ -25,6 +25,7 @@ from metricgrad.evaluation.store import Store
 from metricgrad.training.splits import Split, folds, split
 from studies import pages
 from studies.readable import page, rivals
+from studies.readable.cells import FIRST_SEED, METRICS, RESULTS
 from studies.win.run import DATASETS
 
 MAX_ROWS, FOLDS = 20_000, 5
@@ -78,7 +79,7 @@ def outcome(table: str, model: str, seed: int, metric: str | None = None) -> dic
     else:
         found = own(X, y, parts, seed, *{**OWN, **AT_ONCE}[model], metric or "f1")
     seconds = time.process_time() - begun
-    losses = {name: judged(name, found, y, parts) for name in ([metric] if metric else page.METRICS)}
+    losses = {name: judged(name, found, y, parts) for name in ([metric] if metric else METRICS)}
     margin = (2 * y[parts.test] - 1) * found.test
     return {
         "losses": losses,
@@ -127,7 +128,7 @@ def judged(metric: str, found: rivals.Judged, y: np.ndarray, parts: Split) -> fl
 
 
 def main() -> None:
-    parser = pages.parser_of(__doc__, page.RESULTS)
+    parser = pages.parser_of(__doc__, RESULTS)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument(
         "--models", default=";".join((*OTHERS, *AT_ONCE, *FOLDED, *OWN)), help="names, separated by semicolons"
@@ -137,14 +138,14 @@ def main() -> None:
     torch.set_num_threads(1)
     chosen = asked.tables.split(",") if asked.tables else [] if asked.report else tables()
     runs = [
-        {"table": table, "model": model, "seed": page.FIRST_SEED + seed, **({"metric": metric} if metric else {})}
+        {"table": table, "model": model, "seed": FIRST_SEED + seed, **({"metric": metric} if metric else {})}
         for model in asked.models.split(";")
         for seed in range(asked.seeds)
         for table in chosen
-        for metric in (page.METRICS if model in OWN else [None])
+        for metric in (METRICS if model in OWN else [None])
     ]
     pages.run_missing(Store(asked.results), runs, lambda run: outcome(**run))
-    if asked.results == page.RESULTS:
+    if asked.results == RESULTS:
         page.main()
 
 
