@@ -114,7 +114,7 @@ rows: of linear models it is one linear model.
 
 {limits}
 
-*After a search*: 2,000 random changes of two weights of the linear model, those that raise the true metric on the known
+*After a search*: 1,000 random changes of two weights of the linear model, those that raise the true metric on the known
 rows being kept. What the search finds is therefore an estimate of the most that a linear model can have on the rows it
 knows, and test rows are not used for it. Where it is hardly higher than the model, and test rows are as good as known
 ones, the limit is the linear form: the additive column shows what a richer form has. Where known rows are better than

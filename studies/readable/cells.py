@@ -16,9 +16,9 @@ METRICS = ("f1", "average_precision", "recall_at_precision(0.9)", "ks", "partial
 LOG_LOSS = "log loss"
 FIRST_SEED = 800
 """No other experiment has used these seeds."""
-OURS, OURS_FOR_LOG_LOSS, FOLDED = "additive", "additive, log loss", "additive, log loss, 5 folds"
+OURS, OURS_FOR_LOG_LOSS, FOLDED = "additive", "additive for log loss", "additive for log loss, 5 folds"
 EBM, EBM_PAIRS = "ebm, no pairs", "ebm"
-PAIRS, PAIRS_FOR_LOG_LOSS = "additive, 10 pairs", "additive, 10 pairs, log loss"
+PAIRS, PAIRS_FOR_LOG_LOSS = "additive, 10 pairs", "additive for log loss, 10 pairs"
 MODELS = {
     OURS: "additive, for the metric",
     PAIRS: "additive, 10 pairs, for the metric",

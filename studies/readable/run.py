@@ -19,9 +19,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from torch import Tensor
+from torch.nn.functional import softplus
 
 from metricgrad import MetricClassifier, additive, best_threshold, get_metric
 from metricgrad.evaluation.store import Store
+from metricgrad.metrics.metric import Metric
 from metricgrad.training.splits import Split, folds, split
 from studies import pages
 from studies.readable import page, rivals
@@ -36,10 +39,10 @@ OWN = {
 }
 """Fitted once for each metric."""
 AT_ONCE = {
-    "additive, log loss": ("additive", "cross-entropy"),
-    "additive, 10 pairs, log loss": (additive(interactions=10), "cross-entropy"),
+    "additive for log loss": ("additive", "cross-entropy"),
+    "additive for log loss, 10 pairs": (additive(interactions=10), "cross-entropy"),
 }
-FOLDED = {"additive, log loss, 5 folds": "additive"}
+FOLDED = {"additive for log loss, 5 folds": "additive"}
 OTHERS = {
     "ebm, no pairs": partial(rivals.ebm, interactions=0),
     "ebm": partial(rivals.ebm, interactions="3x"),
@@ -47,6 +50,17 @@ OTHERS = {
     "logistic regression": rivals.logistic_regression,
 }
 """Fitted once, and judged by every metric."""
+
+
+def log_loss(scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
+    """Return the mean log loss of scores that are logits, by which models for it are selected."""
+    each = softplus((1 - 2 * targets) * scores)
+    return each.mean(-1) if weights is None else (weights * each).sum(-1) / weights.sum(-1)
+
+
+LOG_LOSS = Metric(
+    "log_loss", log_loss, "log loss", "Mean of minus the log of the probability of the class.", bounded=False
+)
 
 
 def tables() -> list[str]:
@@ -77,7 +91,7 @@ def outcome(table: str, model: str, seed: int, metric: str | None = None) -> dic
     elif model in FOLDED:
         found = folded(X, y, parts, seed, FOLDED[model])
     else:
-        found = own(X, y, parts, seed, *{**OWN, **AT_ONCE}[model], metric or "f1")
+        found = own(X, y, parts, seed, *{**OWN, **AT_ONCE}[model], metric or LOG_LOSS)
     seconds = time.process_time() - begun
     losses = {name: judged(name, found, y, parts) for name in ([metric] if metric else METRICS)}
     margin = (2 * y[parts.test] - 1) * found.test
@@ -90,7 +104,9 @@ def outcome(table: str, model: str, seed: int, metric: str | None = None) -> dic
     }
 
 
-def own(X: np.ndarray, y: np.ndarray, parts: Split, seed: int, model: Any, method: str, metric: str) -> rivals.Judged:
+def own(
+    X: np.ndarray, y: np.ndarray, parts: Split, seed: int, model: Any, method: str, metric: str | Metric
+) -> rivals.Judged:
     """Fit one of our models to training rows, selected on validation rows."""
     known = np.concatenate((parts.train, parts.validation))
     held_out = np.arange(len(parts.train), len(known))
@@ -112,7 +128,7 @@ def folded(X: np.ndarray, y: np.ndarray, parts: Split, seed: int, model: Any) ->
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for _, held_out in folds(y[known], FOLDS, seed):
-            fitted = MetricClassifier(method="cross-entropy", model=model, random_state=seed)
+            fitted = MetricClassifier(LOG_LOSS, method="cross-entropy", model=model, random_state=seed)
             fitted.fit(X[known], y[known], validation=held_out)
             test += (fitted.decision_function(X[parts.test]) + fitted.threshold_) / FOLDS
             tuning[held_out] = fitted.decision_function(X[known[held_out]]) + fitted.threshold_

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 MIN_BINS = 3
-ROWS_OF_BINS = 20
+ROWS_OF_BINS = 40
 """Rows a bin should have; fewer rows have fewer bins."""
 TAIL = 0.005
 """Share of the rows beyond the outer quantiles, on either side."""
@@ -29,7 +29,7 @@ class Knots(NamedTuple):
 def bins_for(rows: int, most: int) -> int:
     """Return how many bins a number may have.
 
-    >>> [bins_for(rows, 16) for rows in (10, 200, 100_000)]
+    >>> [bins_for(rows, 16) for rows in (10, 400, 100_000)]
     [3, 10, 16]
     """
     return max(MIN_BINS, min(most, rows // ROWS_OF_BINS))
