@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pandas as pd
 
 from metricgrad.evaluation.store import Store
-from studies.ico.run import DATASETS, RESULTS
-from studies.pages import DOCS, ROOT, markdown, versions, wrapped
+from studies.ico.run import DATASETS, FOLDED, RESULTS
+from studies.pages import DOCS, ROOT, count_range, markdown, versions, wrapped
 
 PAGE = DOCS / "ico.md"
 PRINTED = {
@@ -16,59 +18,79 @@ PRINTED = {
 }
 """Cross-entropy, TFCO and ICO in Table 5 of the paper."""
 BEST = {"ijcnn1": 27.28, "letter": 23.04, "adult": 40.34}
+NAMES = {"ijcnn1": "IJCNN1", "letter": "Letter", "adult": "Adult"}
+COLUMNS = {
+    ("linear", "cross-entropy"): "linear, cross-entropy",
+    ("linear", "sl-r"): "linear",
+    ("linear", FOLDED): "linear, five folds",
+    ("additive", "cross-entropy"): "additive, cross-entropy",
+    ("additive", "sl-r"): "additive",
+}
+"""Ours, by model and method."""
+OURS = (("linear", "sl-r"), ("linear", FOLDED))
 
 
-def outcomes() -> pd.DataFrame:
+def outcomes(path: Path = RESULTS) -> pd.DataFrame:
     """Return every stored run."""
-    return pd.DataFrame([{**record, **record["run"]} for record in Store(RESULTS)])
+    return pd.DataFrame([{**record, **record["run"]} for record in Store(path)])
 
 
-def cell(found: pd.DataFrame, *, part: str = "test") -> str:
+def of(found: pd.DataFrame, dataset: str, model: str, method: str) -> pd.DataFrame:
+    """Return the runs of one cell."""
+    return found[(found["dataset"] == dataset) & (found["model"] == model) & (found["method"] == method)]
+
+
+def cell(found: pd.DataFrame, part: str = "test") -> str:
     """Write mean and standard error of some runs."""
     return f"{found[part].mean():.2f} ± {found[part].sem():.2f}" if len(found) > 1 else "-"
 
 
 def table(found: pd.DataFrame) -> str:
     """Write a row for each dataset: what is printed, and ours by model."""
-    models = [model for model in ("linear", "additive") if (found["model"] == model).any()]
-    ours = [f"{name}, {model}" for model in models for name in ("cross-entropy", "metricgrad")]
-    rows = []
-    for dataset in DATASETS:
-        some = found[found["dataset"] == dataset]
-        cells = [
-            cell(some[(some["model"] == model) & (some["method"] == method)])
-            for model in models
-            for method in ("cross-entropy", "sl-r")
-        ]
-        rows.append([dataset, *PRINTED[dataset], *cells])
-    return markdown(["", "CE, printed", "TFCO, printed", "ICO, printed", *ours], rows)
+    rows = [[NAMES[name], *PRINTED[name], *(cell(of(found, name, *column)) for column in COLUMNS)] for name in DATASETS]
+    return markdown(["", "CE, printed", "TFCO, printed", "ICO, printed", *COLUMNS.values()], rows)
+
+
+def verdicts(found: pd.DataFrame) -> str:
+    """Write for each dataset how far linear models are from the best printed value."""
+    items = []
+    for name in DATASETS:
+        parts = []
+        for column in OURS:
+            runs = of(found, name, *column)["test"]
+            if len(runs) > 1:
+                ahead = runs.mean() - BEST[name]
+                parts.append(
+                    f"{COLUMNS[column]} {'above' if ahead > 0 else 'below'} by {abs(ahead):.2f} ± {runs.sem():.2f}"
+                )
+        items.append(f"- {NAMES[name]}, {BEST[name]:.2f} printed: {', '.join(parts) or 'not run yet'}.")
+    return "\n".join(items)
 
 
 def limits(found: pd.DataFrame) -> str:
-    """Write what the linear models reach on the rows they know, next to test rows."""
+    """Write what linear models reach on the rows they know, next to test rows, and what a search adds to it."""
     rows = []
-    for dataset in DATASETS:
-        some = found[(found["dataset"] == dataset) & (found["model"] == "linear")]
-        for method in ("cross-entropy", "sl-r"):
-            runs = some[some["method"] == method]
-            positives = f"{runs['positives'].mean():,.0f}" if len(runs) else "-"
-            rows.append([dataset, method, cell(runs, part="known"), cell(runs), positives])
-    return markdown(["", "", "training and validation rows", "test rows", "positives in test rows"], rows, left=2)
+    for name in DATASETS:
+        runs, single = of(found, name, *OURS[1]), of(found, name, *OURS[0])
+        if len(single):
+            lowest = f"{0.05 * single['positives'].mean():,.0f}"
+            known = [cell(single, "known"), cell(single, "searched"), cell(runs, "known")]
+            rows.append([NAMES[name], *known, cell(single), cell(runs), lowest])
+    head = ["", "linear, known rows", "after a search", "five folds, known rows", "linear, test", "five folds, test"]
+    return markdown([*head, "positives that decide"], rows)
 
 
-def page() -> str:
+def page(path: Path = RESULTS) -> str:
     """Return the page; every number on it comes from the results, or from the printed table."""
-    found = outcomes()
-    ours = found[(found["method"] == "sl-r") & (found["model"] == "linear")].groupby("dataset")["test"].mean()
-    ahead = [name for name in DATASETS if name in ours and ours[name] > BEST[name]]
+    found = outcomes(path)
+    seeds = found.groupby(["dataset", "model", "method"])["seed"].nunique()
     return wrapped(
         TEXT.format(
-            ahead=", ".join(ahead) or "none",
-            behind=", ".join(name for name in ours.index if name not in ahead) or "none",
-            seeds=found["seed"].nunique(),
+            seeds=count_range(seeds),
+            verdicts=verdicts(found),
             table=table(found),
             limits=limits(found),
-            made=versions(list(Store(RESULTS))),
+            made=versions(list(Store(path))),
         )
     )
 
@@ -76,23 +98,31 @@ def page() -> str:
 TEXT = """# Area under precision-recall at high recall
 
 Table 5 of *Implicit rate-constrained optimization* (ICO, Kumar et al., ICML 2021): linear models, rows split 50/25/25,
-and the area under the precision-recall curve for recalls from 0.95 to 1, in percent: `"pr_auc(0.95,1)"`. Here with
-{seeds} seeds; means and standard errors over them. The printed columns are those of the paper, whose splits are not
-published.
-
-Linear models ahead of the best printed value: {ahead}. Behind it: {behind}.
+and the area under the precision-recall curve for recalls from 0.95 to 1, in percent: `"pr_auc(0.95,1)"`. Means and
+standard errors over seeds ({seeds} a cell). The printed columns are those of the paper, whose splits are not published.
 
 {table}
 
-Adult is `a9a` of LIBSVM, whose columns are the same data in binary form; ijcnn1 is its 49,990 training rows; the
-positives of Letter are the commonest letter.
+{verdicts}
+
+Adult is `a9a` of LIBSVM, the same data in binary columns; IJCNN1 is its 49,990 training rows; the positives of Letter
+are the commonest letter. *Linear* is `MetricClassifier("pr_auc(0.95,1)", model="linear", validation_fraction=1/3)` as
+it comes. *Five folds* is the mean of five such models, each of which leaves out a fifth of the training and validation
+rows: of linear models it is one linear model.
 
 ## What limits it
 
 {limits}
 
-Where known and test rows differ by more than their noise, the model is limited by the number of positives at the low
-end of the ranking, on which this metric depends: 5 % of the positives decide it.
+*After a search*: 1,000 random changes of two weights of the linear model, those that raise the true metric on the known
+rows being kept. What the search finds is therefore an estimate of the most that a linear model can have on the rows it
+knows, and test rows are not used for it. Where it is hardly higher than the model, and test rows are as good as known
+ones, the limit is the linear form: the additive column shows what a richer form has. Where known rows are better than
+test rows, the limit is how few rows decide: positives at the low end of the ranking, 5 % of all.
+
+On validation rows of other seeds none of these raised the value by more than its noise: no cross-entropy mixed in
+(`anchor=0`), or three or ten times as much; four times as many rounds; more L-BFGS iterations a round; refining on sets
+of 4,000 rows; three times as many steps of refining. Averaging five folds did on Adult, and is shown for all.
 
 ## How it was measured
 
@@ -101,6 +131,10 @@ end of the ranking, on which this metric depends: 5 % of the positives decide it
 """
 
 
-if __name__ == "__main__":
+def main() -> None:
     PAGE.write_text(page(), "utf-8")
     print(f"wrote {PAGE.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -2,7 +2,9 @@
 
 Area under the precision-recall curve for recalls from 0.95 to 1, linear models, rows split 50/25/25 into training,
 validation and test, five seeds, as published. Checkpoints are chosen on validation rows, test rows are judged once.
-Every run is stored as it ends; run again to continue.
+With five folds, training and validation rows are one part: each model leaves a fifth out for validation, and scores in
+units of their spread are averaged. To see what a linear model can reach at all, random changes of its weights that
+raise the true metric on the known rows are kept. Every run is stored as it ends; run again to continue.
 """
 
 from __future__ import annotations
@@ -16,21 +18,29 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 
 from metricgrad import MetricClassifier
 from metricgrad.evaluation.store import Store
 from metricgrad.metrics.registry import get_metric
+from metricgrad.training.splits import folds
 from studies import pages
 
+Array = NDArray[Any]
 RESULTS = pages.RESULTS / "ico.jsonl"
 METRIC = "pr_auc(0.95,1)"
 DATASETS = ("ijcnn1", "letter", "adult")
-METHODS = ("sl-r", "cross-entropy")
+FOLDED = "sl-r, 5 folds"
+METHODS = ("sl-r", "cross-entropy", FOLDED)
 IJCNN1_ROWS = 49_990
 """Training rows of the collection that the dataset comes from, which the published table uses."""
 COMMONEST_LETTER = 20
-FIRST_SEED = 500
+FOLDS = 5
+TRIALS = 1_000
+"""Changes of the weights that are tried to see what is left to gain on the known rows."""
+FIRST_SEED = 1_500
+"""No earlier look has used these seeds."""
 
 
 def rows_of(name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -50,17 +60,60 @@ def carry_out(run: dict[str, Any]) -> dict[str, Any]:
     seed = FIRST_SEED + run["seed"]
     known, test = train_test_split(np.arange(len(y)), test_size=0.25, random_state=seed, stratify=y)
     begun = time.process_time()
+    scores, kept = (folded if run["method"] == FOLDED else single)(run, X, y, known, seed)
+    values = {
+        "cpu_seconds": time.process_time() - begun,
+        "known": value(scores[known], y[known]),
+        "test": value(scores[test], y[test]),
+    }
+    if run["model"] == "linear" and run["method"] == "sl-r":
+        values["searched"] = searched(scores[known], X[known], y[known], TRIALS, seed)
+    return {**values, "kept": kept, "positives": int(y[test].sum())}
+
+
+def single(run: dict[str, Any], X: Array, y: Array, known: Array, seed: int) -> tuple[Array, float]:
+    """Return the scores of all rows by one model, and whether it followed the metric."""
     model = MetricClassifier(
         METRIC, method=run["method"], model=run["model"], validation_fraction=1 / 3, random_state=seed
     ).fit(X[known], y[known])
-    seconds = time.process_time() - begun
+    return model.decision_function(X), float(model.verdict_.followed)
+
+
+def folded(run: dict[str, Any], X: Array, y: Array, known: Array, seed: int) -> tuple[Array, float]:
+    """Return the mean score of all rows by models of five folds, and the share of them that followed the metric."""
+    total, kept = np.zeros(len(y)), 0.0
+    for _, held_out in folds(y[known], FOLDS, seed):
+        model = MetricClassifier(METRIC, model=run["model"], random_state=seed)
+        scores = model.fit(X[known], y[known], validation=held_out).decision_function(X)
+        total += scores / scores[known].std() / FOLDS
+        kept += model.verdict_.followed / FOLDS
+    return total, kept
+
+
+def value(scores: Any, y: Any) -> float:
+    """Return the metric in percent."""
     metric = get_metric(METRIC)
-    values = {
-        part: 100 * float(metric.value(metric(model.decision_function(X[rows]), y[rows])))
-        for part, rows in (("known", known), ("test", test))
-    }
-    kept = model.verdict_.followed if model.verdict_ is not None else None
-    return {**values, "cpu_seconds": seconds, "kept": kept, "positives": int(y[test].sum())}
+    return 100 * float(metric.value(metric(scores, y)))
+
+
+def searched(scores: Array, X: Array, y: Array, trials: int, seed: int) -> float:
+    """Return the metric on rows once random changes of two weights at a time no longer raise it much.
+
+    Steps grow after a gain and shrink after a miss. Scores are those of a linear model of these features.
+    """
+    rng, spread = np.random.default_rng(seed), X.std(0)
+    Z = (X - X.mean(0))[:, spread > 0] / spread[spread > 0]
+    now = scores / scores.std()
+    best, step = value(now, y), 0.05
+    for _ in range(trials):
+        which = rng.integers(Z.shape[1], size=2)
+        tried = now + Z[:, which] @ (step * rng.normal(size=2))
+        found = value(tried, y)
+        if found > best:
+            best, now, step = found, tried, step * 1.2
+        else:
+            step = max(step * 0.99, 0.003)
+    return best
 
 
 def main() -> None:
@@ -77,6 +130,7 @@ def main() -> None:
         for seed in range(asked.seeds)
         for name in asked.datasets.split(",")
         for method in METHODS
+        if model == "linear" or method != FOLDED
     ]
     store = Store(asked.results)
     pages.run_missing(store, [] if asked.report else runs, carry_out)

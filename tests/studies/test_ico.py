@@ -1,0 +1,64 @@
+"""The page about precision at high recall says what is stored, and its arithmetic is right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.metrics import precision_recall_curve
+
+from metricgrad.evaluation.store import Store
+from studies.ico import page, run
+
+PAGE = Path(__file__).parents[2] / "docs" / "ico.md"
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Path:
+    store = Store(tmp_path / "ico.jsonl")
+    for seed, test in enumerate((27.0, 28.0, 29.0)):
+        for method in run.METHODS:
+            outcome = {"known": test + 0.5, "searched": test + 1, "test": test, "positives": 200}
+            store.add({"dataset": "ijcnn1", "model": "linear", "method": method, "seed": seed}, outcome)
+    return store.path
+
+
+def test_the_page_has_the_numbers_that_are_stored() -> None:
+    assert page.page() == PAGE.read_text("utf-8")
+
+
+def test_five_seeds_are_stored_of_every_cell() -> None:
+    found = page.outcomes()
+    assert set(found.groupby(["dataset", "model", "method"])["seed"].nunique()) == {5}
+    assert len(found) == len({Store.key(record["run"]) for record in Store(page.RESULTS)})
+
+
+def test_ours_is_set_against_the_printed_value(stored: Path) -> None:
+    text = page.page(stored)
+    error = np.std([27, 28, 29], ddof=1) / 3**0.5
+    assert f"linear above by 0.72 ± {error:.2f}, linear, five folds above by 0.72 ± {error:.2f}." in text
+    assert "- Adult, 40.34 printed: not run yet." in text
+    assert f"| IJCNN1 | 28.50 ± {error:.2f} | 29.00 ± {error:.2f} | 28.50 ± {error:.2f} | 28.00 ± {error:.2f}" in text
+    assert text.count("| 10 |") == 1  # 5 % of 200 positives
+
+
+def test_a_search_finds_a_direction_that_scores_lack_and_never_loses() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 4))
+    y = X[:, 0] + X[:, 1] > 0.5
+    scores = X[:, 0] + 0.3 * X[:, 1]
+    before = run.value(scores, y)
+    after = run.searched(scores, X, y, 300, seed=0)
+    assert after > before + 5
+    assert run.searched(scores, X, y, 0, seed=0) == pytest.approx(before)
+
+
+def test_the_value_is_the_area_over_high_recalls_in_percent() -> None:
+    rng = np.random.default_rng(1)
+    y = rng.random(4_000) < 0.3
+    scores = rng.normal(size=4_000) + y
+    precision, recall, _ = precision_recall_curve(y, scores)
+    grid = np.linspace(0.95, 1, 2_001)
+    expected = 100 * np.interp(grid, recall[::-1], precision[::-1]).mean()
+    assert run.value(scores, y) == pytest.approx(expected, abs=0.2)
