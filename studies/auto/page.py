@@ -108,8 +108,8 @@ def part(path: Path = RESULTS) -> str:
 - Mean F1 over the thirty tables, on the folds of Abdelhamid and Desai (2024): {shown}; their mean over fifteen models
 with a tuned threshold is {PUBLISHED}. Models other than the network have all five folds, the network the first.
 - Median CPU seconds of a fit on one of the thirty tables: {seconds}.
-- A difference of less than {100 * TIE:.1f} % of the loss counts as level. The mean of shares is carried by tables on which
-the loss is small; the share of the summed loss is not.
+- A difference of less than {100 * TIE:.1f} % of the loss counts as level. The mean of shares is carried by tables on
+which the loss is small; the share of the summed loss is not.
 - {listed(sorted({record["command"] for record in records}))}; {versions(records)}.""")
 
 

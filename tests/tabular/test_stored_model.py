@@ -363,7 +363,7 @@ def test_averages_and_trees_that_cannot_be_scored_are_refused(
         weights[tensor][(0,) * weights[tensor].ndim] = value
 
     change_weights(folder, spoil)
-    refused(folder, message)
+    assert message in refusal(folder)
 
 
 @pytest.mark.parametrize(
@@ -381,4 +381,4 @@ def test_sizes_of_averages_and_trees_that_cannot_be_are_refused(
 ) -> None:
     folder = copied(averages, name, tmp_path)
     change_state(folder, *path, value=value)
-    refused(folder, message)
+    assert message in refusal(folder)
