@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from metricgrad import MetricClassifier, get_metric
-from metricgrad.estimators.classifier import COMPETING
+from metricgrad.estimators.competing import COMPETING
 from metricgrad.evaluation.store import Store
 from metricgrad.paper.datasets import load_dataset
 from metricgrad.training.splits import split

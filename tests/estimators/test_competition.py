@@ -173,6 +173,19 @@ def test_trees_are_a_model_like_others() -> None:
     assert "behind" in model.leaderboard()
 
 
+def test_the_method_auto_keeps_the_better_of_surrogate_and_direct_search_on_validation_rows() -> None:
+    losses = {}
+    for method in ("sl-r", "direct", "auto"):
+        model = MetricClassifier("average_precision", method, "linear", random_state=0).fit(X, Y)
+        losses[method] = model.validation_loss_
+    assert losses["auto"] == min(losses["sl-r"], losses["direct"])
+    kept = model.results_[0]["methods"]
+    expected = {"cross-entropy 1"} if not model.verdict_.followed else {"sl-r 1", "direct 1"}
+    assert kept in expected
+    network = MetricClassifier("average_precision", "auto", "small", recipe=SHORT).fit(X, Y)
+    assert network.results_[0]["methods"] in ("cross-entropy 1", "sl-r 1")
+
+
 def test_groups_are_never_both_trained_on_and_held_out() -> None:
     group = np.repeat(np.arange(60), 10)
     leak = np.column_stack((X, np.eye(60)[group]))  # a column for each group: worth nothing for an unseen one

@@ -289,7 +289,7 @@ def command_line() -> str:
 
 def recipe_of(text: str, model: str) -> Any:
     """Parse the recipe for a model: a name, changed fields, or both: `default,rounds=100`."""
-    from metricgrad.estimators.classifier import competes
+    from metricgrad.estimators.competing import competes
     from metricgrad.training.networks import kind_of
     from metricgrad.training.recipe import get_recipe, recipe_for
 

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
-from copy import deepcopy
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import torch
 from numpy.typing import ArrayLike
-from sklearn.utils.validation import check_is_fitted
 
-from metricgrad.estimators.held_out import HoldOut, cross_validated, fold_count, held_out_parts, is_table, joined_for
+from metricgrad.estimators.competing import CompetingClassifier, competes
 from metricgrad.estimators.labels import checked_columns, learn_labels, positive_targets
 from metricgrad.estimators.metric_estimator import (
     Array,
     How,
-    LabelEstimator,
     Trained,
-    check_fit,
     is_finite,
-    scores_in_double,
     seed_of,
 )
 from metricgrad.metrics.registry import Metric, get_metric, metric_for_labels
@@ -33,23 +26,13 @@ from metricgrad.metrics.tasks import Task
 from metricgrad.metrics.thresholds import best_offsets, best_threshold
 from metricgrad.training.data import Rows, Scaler, TrainingData, check_weights, merge_duplicates
 from metricgrad.training.history import Round
-from metricgrad.training.networks import TREES, Scorer, build_model, kind_of
-from metricgrad.training.recipe import Recipe, recipe_for
-from metricgrad.training.splits import Split
+from metricgrad.training.recipe import Recipe
 
 if TYPE_CHECKING:
-    from metricgrad.estimators.competition import Candidate, Competition, HeldOut
-
-COMPETING = {"auto": ("linear", "additive", TREES), "readable": ("linear", "additive")}
-"""Models that compete, the cheapest first."""
+    from metricgrad.estimators.competition import HeldOut
 
 
-def competes(model: Any) -> bool:
-    """Whether a model stands for several that compete."""
-    return isinstance(model, str) and model in COMPETING
-
-
-class MetricClassifier(LabelEstimator):
+class MetricClassifier(CompetingClassifier):
     """Classifier trained directly for a metric, by a surrogate of it that is learned along the way.
 
     The metric says what is predicted: two classes (`"f1"`), several (`"macro_f1"`), or several labels a row
@@ -61,7 +44,9 @@ class MetricClassifier(LabelEstimator):
         What the model is judged by: `"f1"`, `"average_precision"`, `"partial_auc(0.05)"`, or a rule of your own:
         `black_box(profit, higher_is_better=True)`.
     method : str
-        `"sl-r"` (universal surrogate, refined), `"sl-s"` (from scratch), `"sl-u"` (universal, frozen), or a name in
+        `"sl-r"` (universal surrogate, refined), `"sl-s"` (from scratch), `"sl-u"` (universal, frozen), `"direct"`
+        (search on the true metric, of a linear or additive model), `"auto"` (the better of the first and that, on
+        validation rows), or a name in
         `metricgrad.losses.binary.BASELINES`: `"cross-entropy"`, `"focal"`, `"aucm"` ... (`"cost-sensitive"` trains six
         models). For several outputs cross-entropy alone, that of the softmax or of each label.
     model : {"mlp", "small", "linear", "additive", "lightgbm", "auto", "readable"}, torch module or factory
@@ -204,6 +189,8 @@ class MetricClassifier(LabelEstimator):
         -------
         self
         """
+        from metricgrad.estimators.held_out import HoldOut, fold_count, held_out_parts, is_table, joined_for
+
         metric = metric_for_labels(get_metric(self.metric), y)
         self.task_, calls_before = metric.task.name, metric.calls
         self._check_arguments(metric.task)
@@ -238,77 +225,11 @@ class MetricClassifier(LabelEstimator):
         self.calls_ = metric.calls - calls_before
         return self
 
-    def leaderboard(self) -> pd.DataFrame:
-        """Return the models that competed, the chosen one first.
-
-        Returns
-        -------
-        DataFrame
-            With the columns `model`, `value` (of the metric, on held-out rows), `behind` (by how much it is worse than
-            the chosen one, on rows that both have scored), `standard_error` (of that), `folds`, `seconds`, `note`.
-        """
-        from metricgrad.estimators.competition import leaderboard
-
-        check_is_fitted(self, "results_")
-        return leaderboard(self.results_)
-
-    def _compete(
-        self,
-        table: TrainingData,
-        plan: Sequence[Split],
-        learned_from: Array,
-        metric: Metric,
-        seed: int,
-        start: Scorer | None,
-    ) -> Competition:
-        """Train every candidate on every part of the plan, as long as it may still be the best."""
-        from metricgrad.estimators.competition import Candidate, Competition  # loading and predicting need none
-
-        specs, classes = self._specs(metric.task), metric.task.name == "multiclass"
-        candidates = [Candidate(spec, recipe_for(self.recipe, kind_of(spec)), classes) for spec in specs]
-        networks = {one: self._network(one, table, learned_from, metric, seed, start) for one in candidates}
-        kept = [table.validation_rows(parts.validation) for parts in plan]
-        fits = len(plan) * len(candidates)
-
-        def trained(candidate: Candidate, fold: int, left: float | None) -> tuple[Trained, Rows]:
-            done = sum(len(one.folds) for one in candidates)
-            title = "training" if fits == 1 else f"{candidate.name}, fit {done + 1} of at most {fits}"
-            how = How(candidate.recipe, seed, left, title)
-            network = networks[candidate] if fits == 1 else deepcopy(networks[candidate])
-            return self._train(table, plan[fold].train, kept[fold], metric, how, network), kept[fold]
-
-        found = Competition(candidates, len(plan), self.time_limit)
-        found.run(trained)
-        return found
-
-    def _specs(self, task: Task) -> list[Any]:
-        """Return the models that compete."""
-        if not competes(self.model):
-            return [self._model_spec()]
-        from metricgrad.training.trees import has_lightgbm
-
-        trees = has_lightgbm() and not task.several
-        return [name for name in COMPETING[self.model] if name != TREES or trees]
-
-    def _network(
-        self, candidate: Candidate, table: TrainingData, rows: Array, metric: Metric, seed: int, start: Scorer | None
-    ) -> Scorer:
-        """Return the untrained model of a candidate, with the knots that it learns from some rows, if any."""
-        known = table.lazy_rows(rows, candidate.recipe.set_size)
-        if start is not None:
-            network = deepcopy(start).float()
-        else:
-            outputs = len(self.classes_) if metric.task.outputs else None
-            network = build_model(candidate.model, table.X.shape[1], seed, outputs)
-            network.prepare(known.x, known.w, known.y)
-        check_fit(network, known.x[:2])
-        return network
-
     def _check_arguments(self, task: Task) -> None:
         from metricgrad.losses.binary import BASELINES
-        from metricgrad.training.methods import METHODS
+        from metricgrad.training.methods import AUTO, DIRECT, METHODS
 
-        self._check_training((*METHODS, *(("cross-entropy",) if task.several else BASELINES)))
+        self._check_training((AUTO, *METHODS, *(("cross-entropy",) if task.several else (DIRECT, *BASELINES))))
         if task.outputs and self.threshold == "cv":
             raise ValueError("threshold: expected 'validation' or a number for several outputs, got 'cv'")
         count: Any = self.folds
@@ -351,33 +272,6 @@ class MetricClassifier(LabelEstimator):
         self.classes_, self.positive_label_ = classes, positive
         return X, targets
 
-    def _train(
-        self, table: TrainingData, training: Array, kept: Rows, metric: Metric, how: How, network: Scorer
-    ) -> Trained:
-        """Train a network; for a baseline with a setting, one for each, and the best on validation rows is kept."""
-        from metricgrad.losses.binary import TUNED
-        from metricgrad.reporting.progress import work_bar
-        from metricgrad.training.methods import make_loss
-        from metricgrad.training.trees import grow_trees
-
-        rows = table.lazy_rows(training, how.recipe.set_size)
-        if network.name == TREES:
-            grown = Scorer(grow_trees(rows, kept, how.seed), TREES, network.features)
-            return Trained(grown, [], False, None, metric)
-        if self.method not in TUNED:
-            torch.manual_seed(how.seed)
-            with work_bar() if self.verbose else nullcontext() as report:
-                loss = make_loss(self.method, metric, how.recipe, report)
-            return self._follow(loss, network, rows, kept, metric, how)
-        runs: list[Trained] = []
-        for make in TUNED[self.method]:
-            runs.append(self._follow(make(), deepcopy(network), rows, kept, metric, how))
-            if runs[-1].interrupted:
-                break
-        judge = metric if how.recipe.form == "zero" else metric.best
-        best = min(runs, key=lambda run: float(judge(scores_in_double(run.network, kept.x), kept.y, kept.w)))
-        return best._replace(interrupted=runs[-1].interrupted)
-
     def _choose_threshold(
         self, table: TrainingData, rows: HeldOut, metric: Metric, recipe: Recipe, seed: int
     ) -> float | Array:
@@ -397,6 +291,7 @@ class MetricClassifier(LabelEstimator):
     def _cross_validated(self, table: TrainingData, metric: Metric, how: How) -> float | None:
         """Return the threshold of cross-validation; None if the user stopped it."""
         from metricgrad.estimators.competition import Candidate
+        from metricgrad.estimators.held_out import cross_validated
 
         candidate = Candidate(self._specs(metric.task)[0], how.recipe)
 

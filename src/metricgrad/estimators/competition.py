@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -97,6 +98,17 @@ class Candidate:
     def name(self) -> str:
         """What it is called."""
         return self.model if isinstance(self.model, str) else getattr(self.model, "name", type(self.model).__name__)
+
+    @property
+    def methods(self) -> str:
+        """By which methods the models of the folds were trained, and how often."""
+        kept = [
+            (fold.trained.method if fold.trained.verdict.followed else fold.trained.verdict.proxy)
+            if fold.trained.verdict
+            else "log loss"
+            for fold in self.folds
+        ]
+        return ", ".join(f"{method} {count}" for method, count in Counter(kept).most_common())
 
     def add(self, trained: Trained, rows: Rows) -> None:
         """Take the model of one more fold."""
@@ -244,12 +256,13 @@ class Competition:
 
     def _cost(self, candidate: Candidate) -> dict[str, Any]:
         note = candidate.note or ("" if candidate.folds else NOT_TRIED)
-        return {"model": candidate.name, "folds": len(candidate.folds), "seconds": candidate.seconds, "note": note}
+        known = {"model": candidate.name, "methods": candidate.methods}
+        return {**known, "folds": len(candidate.folds), "seconds": candidate.seconds, "note": note}
 
 
 def leaderboard(results: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """Return the records of a competition as a table."""
-    names = ["model", "value", "behind", "standard_error", "folds", "seconds", "note"]
+    names = ["model", "methods", "value", "behind", "standard_error", "folds", "seconds", "note"]
     table: pd.DataFrame = pd.DataFrame({name: [line[name] for line in results] for name in names})
     return table
 

@@ -44,7 +44,7 @@ class Trained(NamedTuple):
     """A trained network, what every round did, whether it was stopped, which model was kept, and what judged it.
 
     `held_out` has the scores of the validation rows by the best model that followed cross-entropy, and by the best that
-    followed the loss.
+    followed the loss; `method` is the one that the network was trained by.
     """
 
     network: Scorer
@@ -53,6 +53,7 @@ class Trained(NamedTuple):
     verdict: Verdict | None
     judge: Metric
     held_out: tuple[torch.Tensor | None, torch.Tensor | None] = (None, None)
+    method: str = ""
 
 
 class How(NamedTuple):

@@ -14,8 +14,8 @@ from sklearn.base import ClassifierMixin
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from metricgrad.estimators.classifier import MetricClassifier, competes
-from metricgrad.estimators.held_out import fold_count
+from metricgrad.estimators.classifier import MetricClassifier
+from metricgrad.estimators.competing import competes
 from metricgrad.estimators.metric_estimator import NestedRecipe, seed_of
 from metricgrad.metrics.registry import Metric, get_metric
 from metricgrad.tabular.cells import TableError, date_format, dates, numbers
@@ -235,6 +235,8 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
                     f"folds: expected 1 with times, because the latest rows are held out, got {self.folds}"
                 )
             return 1
+        from metricgrad.estimators.held_out import fold_count  # loading and predicting need none
+
         return fold_count(self.folds, metric, targets, held_out.groups, several=competes(self.model))
 
     def _one_split(self, features: pd.DataFrame, targets: Array, groups: Array | None) -> NDArray[np.int64]:

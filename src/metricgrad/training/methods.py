@@ -1,4 +1,4 @@
-"""Methods by name: the paper's three modes of a surrogate, and the hand-made losses."""
+"""Methods by name: the paper's three modes of a surrogate, direct search, and the hand-made losses."""
 
 from __future__ import annotations
 
@@ -10,14 +10,21 @@ from metricgrad.losses.ranking import QUERY_LOSSES
 from metricgrad.metrics.registry import Metric
 from metricgrad.surrogate.loss import SurrogateLoss
 from metricgrad.surrogate.network import Progress
+from metricgrad.training.direct import DirectSearch
 from metricgrad.training.recipe import Recipe
 
 METHODS = ("sl-r", "sl-s", "sl-u")
 """Universal surrogate that is refined, surrogate from scratch, universal surrogate that is frozen."""
+DIRECT = "direct"
+"""Search on the true metric, of models that are linear in fixed columns."""
+AUTO = "auto"
+"""The best of several methods on validation rows."""
 
 
 def make_loss(method: str, metric: Metric, recipe: Recipe, progress: Progress | None = None) -> nn.Module:
     """Build the loss of a method: a baseline, or a surrogate that starts and learns as the paper's modes do."""
+    if method == DIRECT:
+        return DirectSearch(metric, recipe.form)
     by_hand = {**BASELINES, **QUERY_LOSSES}
     if method == "cross-entropy":
         return proxy_for(metric.task)

@@ -133,6 +133,20 @@ class Problem:
         basis: Tensor = torch.linalg.solve_triangular(factor.mT, unit, upper=True)
         return basis
 
+    def search_basis(self, ridge: float) -> Tensor:
+        """Return coordinates, `(columns, columns)`, for a search of weights, with a ridge of at least some strength."""
+        gram, own = self._gram(), self.ridge
+        if gram is None:
+            return torch.diag(1 / self.columns.std(0, correction=0).clamp(min=1e-3)).double()
+        self.ridge = max(own, ridge)
+        basis, self.ridge = self._basis(gram), own
+        return basis
+
+    def bounded(self, weight: Tensor) -> Tensor:
+        """Return weights, `(outputs, columns)`, within their bounds."""
+        bounds = self.form.bounds
+        return weight if bounds is None else weight.clamp(*bounds.to(weight.dtype).unbind(1))
+
     @property
     def weights(self) -> tuple[Tensor, Tensor]:
         """Copies of weight and bias."""

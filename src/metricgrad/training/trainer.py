@@ -19,6 +19,7 @@ from metricgrad.metrics.tasks import BINARY
 from metricgrad.surrogate.fidelity import cosine_on, trust_on
 from metricgrad.surrogate.loss import SurrogateLoss
 from metricgrad.training.data import Rows
+from metricgrad.training.direct import MAX_SEARCHED, REPORTS, DirectSearch, search
 from metricgrad.training.ensemble import Ensemble, ModuleEnsemble, members_of, present_scores, scores_in_both_modes
 from metricgrad.training.history import Round
 from metricgrad.training.loader import SetLoader, random_state, set_random_state
@@ -72,7 +73,7 @@ def train(
         Where the state of the rounds is written at checks, and read from if a run was stopped.
     """
     selections = [selection] if isinstance(selection, Selection) else list(selection)
-    if recipe.start == "solved" and not isinstance(loss, SurrogateLoss):
+    if recipe.start == "solved" and not isinstance(loss, (SurrogateLoss, DirectSearch)):
         recipe = recipe.for_baselines  # by mini-batches: not every hand-made loss can be followed on all rows
     run, learned = TrainingRun(model, rows, recipe, selections, seed, loss), False
     try:
@@ -85,7 +86,10 @@ def train(
             learned = True
             run.trust = earn_trust(run.scorer, loss, run.current_loader(), recipe)
             losses += [proxy_for(run.loader.task)] if selections and recipe.control else []
-        if run.problem and isinstance(loss, SurrogateLoss):
+        if isinstance(loss, DirectSearch):
+            learned = True
+            yield from run.search(loss, seed)
+        elif run.problem and isinstance(loss, SurrogateLoss):
             yield from run.follow_on_all_rows(loss)
         elif not (run.problem and type(loss) is type(run.problem.proxy)):  # whose minimum is the start
             yield from run.follow("rounds", losses, recipe.rounds * recipe.model_steps, checkpoint)
@@ -174,6 +178,20 @@ class TrainingRun:
                 refine(self.scorer, loss, self.current_loader(), recipe)  # lines 8-12
             result = self._round("rounds", number, (number + 1) * recipe.model_steps, value, loss)
             result = self._checked(result, [self.model], loss)
+            yield result
+            if self._stalled(result):
+                return
+
+    def search(self, loss: DirectSearch, seed: int) -> Generator[Round, None, None]:
+        """Move the weights of a linear or additive model by search on the true metric of all rows."""
+        if not self.problem or not self.problem.single:
+            got = "another" if not self.problem else f"{self.problem.form.head.out_features} outputs"
+            raise ValueError(f"method: expected a linear or additive model of one output for 'direct', got {got}")
+        if self.problem.columns.shape[1] > MAX_SEARCHED:
+            return
+        for number, found in enumerate(search(self.problem, loss, seed), 1):
+            result = Round("rounds", number, REPORTS, found.evaluations, found.loss, seconds=self.seconds)
+            result = self._validated(result, [self.model])
             yield result
             if self._stalled(result):
                 return
