@@ -25,13 +25,14 @@ MIN_SEEDS = 3
 def gains_of(records: list[dict[str, Any]]) -> pd.DataFrame:
     """Return a row a run: its gain over the proxy, positive if better, and that in percent of the proxy of its box.
 
-    Only seeds are used that every box has at every limit.
+    Only seeds are used that every box has, limit by limit.
     """
-    frame = pd.DataFrame([{**record, **record["run"]} for record in records])
-    runs = frame.groupby("seed")["box"].transform("count")
-    frame = frame[runs == runs.max()].copy()
+    frame = pd.DataFrame([{"limit": MAX_CALLS, **record, **record["run"]} for record in records])
+    boxes = frame.groupby(["limit", "seed"])["box"].transform("nunique")
+    frame = frame[boxes == frame["box"].nunique()].copy()
     frame["gain"] = np.where(frame["higher_is_better"], 1, -1) * (frame["ours"] - frame["proxy"])
-    frame["share"] = 100 * frame["gain"] / frame.groupby("box")["proxy"].transform(lambda proxy: proxy.abs().mean())
+    units = frame["proxy"].abs().groupby([frame["limit"], frame["box"]]).transform("mean")
+    frame["share"] = 100 * frame["gain"] / units
     return frame
 
 

@@ -331,7 +331,8 @@ def test_the_page_of_calls_says_what_carries_its_mean() -> None:
     said = calls.carried(boxes.gains_of(records))
     assert (said["largest"], said["carried"], said["none"], said["worse"]) == ("`large`", "97 %", "1", "1")
     assert (said["median_few"], said["median_many"]) == ("+1.0 %", "+2.0 %")
-    assert (said["without_few"], said["without_many"], said["without_share"]) == ("+0.3 %", "+0.7 %", "50 %")
+    assert (said["without_few"], said["without_many"]) == ("+0.3 %", "+0.7 %")
+    assert (said["difference"], said["error"]) == ("-5.2 %", "5.0 %")  # of -20, -2, 0 and 1
     assert calls.by_seed(boxes.gains_of(records)) == "66 % (seed 50)"
 
 

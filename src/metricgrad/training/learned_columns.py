@@ -17,7 +17,8 @@ from metricgrad.training.pairs import best_pairs, pair_cuts
 PIECE_PENALTY, PAIR_PENALTY = 3.0, 10.0
 """Ridge weight of the rise over a bin, and of a cell of a pair, relative to that of a standardised number.
 
-The first has the least cross-entropy on validation rows (`python -m studies.additive.penalty`); the second is a guess.
+The first has the least cross-entropy on validation rows (`python -m studies.additive.penalty`); no stored study chose
+the second.
 """
 PAIR_CUTS, MAX_PAIR_ROWS = 3, 20_000
 """Cuts of a feature in a pair at most, and rows by which pairs are chosen."""
