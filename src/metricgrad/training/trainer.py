@@ -122,6 +122,7 @@ class TrainingRun:
         self.stepped = self.problem.model if self.problem else model  # what takes the steps of mini-batches
         self.loader = SetLoader(self.problem.in_columns if self.problem else rows, recipe, seed, weighted, task)
         self.trust = self.cosine = math.nan
+        self.columns: Tensor | None = None  # of the validation rows
         self.held_out: list[float] = []  # the proxy on the validation rows, at every check
         self.begun = time.perf_counter()
 
@@ -239,7 +240,7 @@ class TrainingRun:
         if not self.selections:
             return result
         validation = self.selections[0].validation
-        scored = [(model, scores_of(model, validation.x)) for model in models]
+        scored = [(model, self._validation_scores(model)) for model in models]
         if validation.members is None:
             self.held_out.append(float(proxy_for(self.loader.task)(scored[0][1], validation.y, validation.w)))
         for selection in self.selections:
@@ -249,6 +250,15 @@ class TrainingRun:
             own, best = selection.check(self.model, followed=result.phase == "rounds", scores=scored[0][1])
             selection.history.append(replace(result, validation=own, best=best, control=control, seconds=self.seconds))
         return self.selections[0].history[-1]
+
+    def _validation_scores(self, model: nn.Module) -> Tensor:
+        """Return the scores of the validation rows; those of fixed columns come from the columns, computed once."""
+        x = self.selections[0].validation.x
+        if self.problem is None or model is not self.model or not self.problem.keeps(x):
+            return scores_of(model, x)
+        if self.columns is None:
+            self.columns = self.problem.design(x)
+        return self.problem.score(self.columns)
 
     def _state(
         self, members: Ensemble | ModuleEnsemble, losses: Sequence[nn.Module], optimizer: torch.optim.Optimizer
