@@ -2,8 +2,9 @@
 
 A script's table, 5,000,000 x 50 in single precision, is written to Parquet in a temporary folder. Memory is counted in
 tables: the size of the file's columns, the label included, as a pandas frame, whatever a process holds them as. New
-processes read the file into an array, fit a linear model to it, fit one by the function behind `metricgrad fit`, and score the file by the one
-behind `metricgrad predict`; each reports its processor time and its peak memory. Also draws docs/images/scale.png.
+processes read the file into an array, fit a linear model to it, fit one by the function behind `metricgrad fit`, and
+score the file by the one behind `metricgrad predict`; each reports its processor time and its peak memory. Also draws
+docs/images/scale.png.
 """
 
 from __future__ import annotations
