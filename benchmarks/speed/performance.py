@@ -225,14 +225,12 @@ SCALE = """## Five million rows
 A table of {size} in single precision, written to Parquet by a script ({file_bytes} MB); one thread. A table in memory
 is counted as a pandas frame of what the file holds: {table_bytes} MB.
 
-
 {large}
 
 Before ({at}) the peak was {array_before} tables above 600 MB read into an array, and {fit_before} by the command.
 Arrow no longer reads the file ahead, validation rows beyond 40 million cells are standardised as they are scored, and
-long curves are judged in slices. The command holds the columns of the frame and the encoded features, in single
-precision, at once: it has no bar, and takes what two tables need.
-
+long curves are judged in slices. The command does not meet the bar: it holds the columns of the frame and the encoded
+features at once, which are two tables.
 
 How the processor time of `fit` grows from 20,000 rows, 30 features and two classes (macro F1 for more): the exponent of
 a power through all points, and through the last two.
