@@ -32,6 +32,8 @@ from studies.pages import RESULTS
 FOLDER = RESULTS / "benchmarks"
 CPU_INFO = Path("/proc/cpuinfo")
 CHUNK = 65_536
+ORIGIN = ("command", "made_by", "machine")
+"""Fields of every record that say where it comes from."""
 Contestant = Callable[[], Any]
 
 
@@ -162,13 +164,33 @@ def store(name: str, claims: Sequence[Mapping[str, Any]], folder: Path = FOLDER,
 
     The record has the command, version, commit and date, the machine, the claims, and the fields of `found`.
     """
-    command = shlex.join(["python", "-m", f"benchmarks.speed.{Path(sys.argv[0]).stem}", *sys.argv[1:]])
-    record = {"command": command, "made_by": provenance(), "machine": machine(), "claims": list(claims), **found}
+    taken = {*ORIGIN, "claims"} & set(found)
+    if taken:
+        raise ValueError(f"found: expected fields of other names than those of every record, got {sorted(taken)}")
+    record = {**origin(), "claims": list(claims), **found}
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     if claims:
         show(name, claims)
     return sum(not one["met"] for one in claims)
+
+
+def origin() -> dict[str, Any]:
+    """Return where a measurement comes from: the command, versions, commit and date, and the machine."""
+    command = shlex.join(["python", "-m", f"benchmarks.speed.{Path(sys.argv[0]).stem}", *sys.argv[1:]])
+    return {"command": command, "made_by": provenance(), "machine": machine()}
+
+
+def store_parts(
+    name: str, measured: Mapping[str, Any], claims_of: Callable[[Mapping[str, Any]], Any], folder: Path = FOLDER
+) -> int:
+    """Store some parts of a measurement beside those that an earlier command stored; `parts` has the origin of each."""
+    before = stored(name, folder) if (folder / f"{name}.json").is_file() else {}
+    known = {field: value for field, value in before.items() if field not in (*ORIGIN, "claims", "parts")}
+    earlier = {field: before[field] for field in ORIGIN if field in before}
+    parts = {**dict.fromkeys(known, earlier), **before.get("parts", {}), **dict.fromkeys(measured, origin())}
+    record = {**known, **measured}
+    return store(name, claims_of(record), folder, parts=parts, **record)
 
 
 def stored(name: str, folder: Path = FOLDER) -> dict[str, Any]:

@@ -50,14 +50,9 @@ def first_fit_table(record: Mapping[str, Any]) -> str:
 
 def command_table(record: Mapping[str, Any]) -> str:
     """Write the time of `metricgrad fit` and of `compare` on a larger table."""
-    compared = {one["model"]: one for one in record["compare"]}
     rows = [
-        [
-            one["model"],
-            f"{one['seconds']:.0f} s",
-            f"{compared[one['model']]['seconds']:.0f} s" if one["model"] in compared else "-",
-        ]
-        for one in record["command"]
+        [one["model"], f"{one['seconds']:.0f} s", f"{record['compare_' + one['model']]['seconds']:.0f} s"]
+        for one in record["commands"]
     ]
     return markdown(["model", "`metricgrad fit` of a CSV file", "`compare`, five methods, six splits"], rows)
 
@@ -245,14 +240,33 @@ def goal_table(record: Mapping[str, Any]) -> str:
     return markdown(["goal on test rows", "by", "processor time", "reached"], rows, left=2)
 
 
+def origins(record: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the parts of a record by where they come from, version, commit and date; all of them at first."""
+    found: dict[str, list[str]] = {}
+    for part, origin in (record.get("parts") or {"": record}).items():
+        made = origin["made_by"]
+        found.setdefault(f"{made['date']}, version {made['metricgrad']}, commit {made['commit']}", []).append(part)
+    return found
+
+
+def measured(record: Mapping[str, Any]) -> str:
+    """Write when, and with which version, the parts of a record were measured."""
+    found = origins(record)
+    if len(found) == 1:
+        return f"*Measured {next(iter(found))}.*"
+    named = [f"{', '.join(part.replace('_', ' ') for part in parts)}: {origin}" for origin, parts in found.items()]
+    return f"*Measured: {'; '.join(named)}.*"
+
+
 def made_table(found: Mapping[str, Mapping[str, Any]]) -> str:
-    """Write command, date, commit and machine of every record."""
+    """Write command, date, commit and machine of every record, and of every part that was measured by itself."""
     rows = []
     for record in found.values():
-        made, host = record["made_by"], record["machine"]
-        load = ", ".join(map(str, host.get("load", ["not stored"])))
         note = f" ({record['note']})" if "note" in record else ""
-        rows.append([f"`{record['command']}`{note}", made["date"], made["commit"], f"torch {made['torch']}", load])
+        unique = {origin["command"]: origin for origin in (record.get("parts") or {"": record}).values()}
+        for command, origin in unique.items():
+            made, load = origin["made_by"], ", ".join(map(str, origin["machine"].get("load", ["not stored"])))
+            rows.append([f"`{command}`{note}", made["date"], made["commit"], f"torch {made['torch']}", load])
     host = max((record["machine"] for record in found.values()), key=len)
     table = markdown(["command", "date", "commit", "with", "load at the end"], rows, left=5)
     return f"{host.get('processor', '')} {host['machine']}, {host['cpus']} cores.\n\n{table}".lstrip()

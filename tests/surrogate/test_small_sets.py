@@ -130,3 +130,19 @@ def test_refining_on_the_sets_of_the_last_forward_is_refining_on_any() -> None:
     assert first.refine(scores, targets) == second.refine(scores, targets)
     for one, other in zip(first.surrogate.parameters(), second.surrogate.parameters(), strict=True):
         assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("score", [float("nan"), float("inf"), -3e38])
+def test_scores_that_are_not_finite_reach_the_loss_as_in_torch(score: float) -> None:
+    loss, targets = SurrogateLoss("f1"), (torch.arange(40) % 4 == 0).float()
+    scores = torch.linspace(-1, 1, 40)
+    scores[7] = score
+    scores.requires_grad_()
+    torch.testing.assert_close(loss(scores, targets), plain(loss, scores, targets), equal_nan=True)
+
+
+def test_a_gradient_of_the_weights_is_that_of_torch() -> None:
+    loss, targets = SurrogateLoss("f1"), (torch.arange(40) % 4 == 0).float()
+    scores, weights = torch.linspace(-1, 1, 40, requires_grad=True), torch.ones(40, requires_grad=True)
+    (gradient,) = torch.autograd.grad(loss(scores, targets, weights), weights)
+    assert float(gradient.abs().max()) > 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
@@ -17,6 +17,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from metricgrad.losses.binary import CrossEntropy
 from metricgrad.metrics.callable import black_box
 from metricgrad.metrics.registry import auc, f1
+from metricgrad.surrogate.adam import Adam
 from metricgrad.surrogate.loss import SurrogateLoss
 from metricgrad.training.data import Rows
 from metricgrad.training.ensemble import ModuleEnsemble, present_scores
@@ -105,8 +106,13 @@ class Watched(nn.Module):
 
 @contextmanager
 def watching_steps() -> Iterator[list[tuple[float, float]]]:
-    """Note the learning rate and the norm of the gradient at every step of an optimiser."""
+    """Note the learning rate and the norm of the gradient at every step of an optimiser of a model or a surrogate."""
     seen: list[tuple[float, float]] = []
+    step = Adam.step
+
+    def noted(self: Adam, gradients: Sequence[Tensor]) -> None:
+        seen.append((self.learning_rate, float(torch.cat([each.flatten() for each in gradients]).norm())))
+        step(self, gradients)
 
     def note(optimizer: torch.optim.Optimizer, *_: Any) -> None:
         group = optimizer.param_groups[0]
@@ -115,7 +121,9 @@ def watching_steps() -> Iterator[list[tuple[float, float]]]:
 
     handle = register_optimizer_step_pre_hook(note)
     try:
-        yield seen
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Adam, "step", noted)
+            yield seen
     finally:
         handle.remove()
 

@@ -238,7 +238,8 @@ class SurrogateLoss(nn.Module):
             )
         from metricgrad.surrogate.small_sets import is_small  # making a loss needs no module that using it does
 
-        if torch.is_grad_enabled() and scores.requires_grad and is_small(self.surrogate, scores):
+        alone = scores.requires_grad and not (targets.requires_grad or weights.requires_grad)
+        if torch.is_grad_enabled() and alone and is_small(self.surrogate, scores):
             return self._known_loss(scores, targets, weights)
         return self._plain_loss(scores, targets, None if unweighted else weights)
 

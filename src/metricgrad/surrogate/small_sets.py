@@ -57,6 +57,7 @@ def arrays(surrogate: Surrogate, *sets: Tensor) -> list[Array]:
     return [rows.detach().to(dtype).numpy().reshape(-1, rows.shape[-1]) for rows in sets]
 
 
+@np.errstate(all="ignore")  # what is not finite reaches the loss, as in torch
 def pool(surrogate: Surrogate, scores: Array, targets: Array, weights: Array) -> Pooled:
     """Return the pooled features of sets, `(k, n)`, as `Surrogate.pool` does."""
     g: Any = surrogate.g
@@ -221,6 +222,7 @@ class Known(torch.autograd.Function):
         return again, None, None, None
 
 
+@np.errstate(all="ignore")
 def mean_loss(
     surrogate: Surrogate, scores: Tensor, targets: Tensor, weights: Tensor, informative: Tensor
 ) -> tuple[Tensor, Tensor, list[Array]]:
@@ -239,6 +241,7 @@ def mean_loss(
     return value, torch.from_numpy(gradient).view(scores.shape), known
 
 
+@np.errstate(all="ignore")
 def distance_gradient(
     surrogate: Surrogate, features: Array, true: Array, relational: float
 ) -> tuple[Array, list[Tensor]]:

@@ -36,6 +36,8 @@ from metricgrad.tabular.schema import check_names
 from metricgrad.tabular.text_files import BLOCK_SIZES, count_lines, read_text
 
 CHUNK_ROWS = 50_000
+READ_AT_ONCE = 1 << 20
+"""Bytes of a column of a Parquet file."""
 PARQUET, FEATHER = b"PAR1", b"ARROW1"
 MAX_UNPACKED_VARIABLE = "METRICGRAD_MAX_UNPACKED_GB"
 MAX_UNPACKED_GB = 32.0
@@ -114,12 +116,14 @@ def _text(file: IO[bytes], rows: int) -> Iterator[pd.DataFrame]:
 
 
 def _parquet_frames(file: IO[bytes], rows: int) -> Iterator[pd.DataFrame]:
-    source = pyarrow.parquet.ParquetFile(file)
+    # Read ahead, a file would lie in memory as a whole beside what is made of it.
+    source = pyarrow.parquet.ParquetFile(file, buffer_size=READ_AT_ONCE, pre_buffer=False)
     check_names(source.schema_arrow.names)
     if rows < source.metadata.num_rows:
         yield from (batch.to_pandas() for batch in source.iter_batches(rows))
     else:  # columns stay where Arrow has read them
         yield source.read().to_pandas(split_blocks=True, self_destruct=True)
+        pa.default_memory_pool().release_unused()
 
 
 def _feather(file: IO[bytes], rows: int) -> Iterator[pd.DataFrame]:

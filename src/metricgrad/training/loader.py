@@ -60,14 +60,14 @@ class SetLoader:
             if self.rows.members is not None:
                 longest = int((heavy > 0).sum(-1).max())  # what pads all of these sets is left out
                 some, heavy = some[:, :longest], heavy[:, :longest]
-            yield self.rows.x[some], self.rows.y[some], heavy
+            yield _rows_at(self.rows.x, some), self.rows.y[some], heavy
 
     def at_once(self, sets: int, stream: str) -> tuple[Tensor, Tensor, Tensor]:
         """Return sets: x `(sets, n, features)`, y and w `(sets, n)`."""
         if self.whole:
             return self.rows.x.expand(sets, -1, -1), *self._labels(sets)
         rows, weights = self.streams[stream].draw(sets)
-        return self.rows.x[rows], self.rows.y[rows], weights
+        return _rows_at(self.rows.x, rows), self.rows.y[rows], weights
 
     def scored(
         self, score: Callable[[Tensor], Tensor], sets: int, noise: float, stream: str = "refine"
@@ -106,6 +106,13 @@ class SetLoader:
         y, w = self.rows.y, self.rows.w
         w = torch.ones(len(y)) if w is None else w
         return y.expand(sets, *y.shape), w.expand(sets, -1)
+
+
+def _rows_at(x: Tensor, places: Tensor) -> Tensor:
+    """Return the rows at some places, `(...)` -> `(..., features)`, copied whole, which is faster than cell by cell."""
+    if not isinstance(x, Tensor):  # standardised as they are drawn
+        return x[places]
+    return x.index_select(0, places.flatten()).view(*places.shape, -1)
 
 
 def random_state(sets: SetLoader) -> list[Tensor]:

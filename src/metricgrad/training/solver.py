@@ -75,11 +75,25 @@ class Problem:
         self.form, self.proxy = form, proxy_for(task)
         self.single = not task.outputs
         self.rows = _part_of(rows, form.head.in_features, task.strata(rows.y) if weighted else None, seed)
-        columns = [form.design(part).float() for part in self.rows.x.split(ROWS_AT_ONCE)]
-        self.columns = columns[0] if len(columns) == 1 else torch.cat(columns)
+        self.columns = self.design(self.rows.x)
         penalty = torch.ones(form.head.in_features) if form.penalty is None else form.penalty.float()
         self.penalty = penalty.expand_as(form.head.weight)
         self.ridge = 0.0
+
+    def design(self, x: Tensor) -> Tensor:
+        """Return the columns of some rows: `(n, features)` -> `(n, columns)`."""
+        columns = [self.form.design(part).float() for part in x.split(ROWS_AT_ONCE)]
+        return columns[0] if len(columns) == 1 else torch.cat(columns)
+
+    def keeps(self, x: Tensor) -> bool:
+        """Whether it pays to keep the columns of rows that are scored again and again: others than the features."""
+        return self.form.head.in_features > x.shape[1] and len(x) * self.form.head.in_features <= MAX_CELLS
+
+    @torch.no_grad()
+    def score(self, columns: Tensor) -> Tensor:
+        """Return the scores of rows, given their columns, by the weights as they are."""
+        scores: Tensor = self.form.head(columns.to(self.form.head.weight.dtype))
+        return scores[:, 0] if self.single else scores
 
     @property
     def model(self) -> Scorer:

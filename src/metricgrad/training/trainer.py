@@ -126,6 +126,7 @@ class TrainingRun:
         self.stepped = self.problem.model if self.problem else model  # what takes the steps of mini-batches
         self.loader = SetLoader(self.problem.in_columns if self.problem else rows, recipe, seed, weighted, task)
         self.trust = self.cosine = math.nan
+        self.columns: Tensor | None = None  # of the validation rows
         self.held_out: list[float] = []  # the proxy on the validation rows, at every check
         self.begun = time.perf_counter()
 
@@ -263,7 +264,7 @@ class TrainingRun:
         if not self.selections:
             return result
         validation = self.selections[0].validation
-        scored = [(model, scores_of(model, validation.x)) for model in models]
+        scored = [(model, self._validation_scores(model)) for model in models]
         if validation.members is None:
             self.held_out.append(self._held_out_proxy(scored[0][1]))
         for selection in self.selections:
@@ -277,8 +278,17 @@ class TrainingRun:
     def _held_out_proxy(self, scores: Tensor | None = None) -> float:
         """Return the proxy on the validation rows; their scores are computed unless they are given."""
         validation = self.selections[0].validation
-        scores = scores_of(self.model, validation.x) if scores is None else scores
+        scores = self._validation_scores(self.model) if scores is None else scores
         return float(proxy_for(self.loader.task)(scores, validation.y, validation.w))
+
+    def _validation_scores(self, model: nn.Module) -> Tensor:
+        """Return the scores of the validation rows; those of fixed columns come from the columns, computed once."""
+        x = self.selections[0].validation.x
+        if self.problem is None or model is not self.model or not self.problem.keeps(x):
+            return scores_of(model, x)
+        if self.columns is None:
+            self.columns = self.problem.design(x)
+        return self.problem.score(self.columns)
 
     def _state(
         self, members: Ensemble | ModuleEnsemble, losses: Sequence[nn.Module], optimizer: torch.optim.Optimizer
