@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import deepcopy
 from itertools import pairwise
@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 if TYPE_CHECKING:
     from metricgrad.training.additive import Additive
+    from metricgrad.training.tabm import TabM
 
 PAPER_WIDTHS = (100, 30, 10)
 ROWS_IN_CACHE = 2_048
@@ -41,14 +42,24 @@ class Scorer(nn.Module):
         return cast("Additive", self.body) if self.name == "additive" else None
 
     @property
+    def encoded(self) -> Additive | TabM | None:
+        """The body, if it learns an encoding of the features from training rows."""
+        return cast("Additive | TabM", self.body) if self.name in ENCODED_MODELS else None
+
+    @property
+    def several(self) -> bool:
+        """Whether in training mode it has a score for every member of an ensemble, on a last axis."""
+        return self.name == "tabm"
+
+    @property
     def layered(self) -> bool:
         """Whether it is a model known by name that consists of layers."""
-        return self.name is not None and self.additive is None
+        return self.name is not None and self.encoded is None
 
     def prepare(self, x: Any, w: Tensor | None = None, y: Tensor | None = None) -> None:
-        """Let the model learn from training rows what it is not trained: the knots of an additive one."""
-        if self.additive is not None:
-            self.additive.prepare(x, w, y)
+        """Let the model learn from training rows what it is not trained: the knots of an encoding."""
+        if self.encoded is not None:
+            self.encoded.prepare(x, w, y)
 
     def forward(self, x: Tensor) -> Tensor:
         """Score rows, however many axes they lie on."""
@@ -56,6 +67,9 @@ class Scorer(nn.Module):
         rows = len(flat)
         plain = self.name is not None and not (self.training or torch.is_grad_enabled())
         scores = self._in_parts(flat) if plain else self.body(flat)
+        if self.several and self.training:
+            shape = x.shape[:-1] if self.outputs is None else (*x.shape[:-1], self.outputs)
+            return cast("Tensor", scores).reshape(*shape, -1)
         allowed = ((rows,), (rows, 1)) if self.outputs is None else ((rows, self.outputs),)
         if not isinstance(scores, Tensor) or scores.shape not in allowed:
             got = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
@@ -64,8 +78,8 @@ class Scorer(nn.Module):
 
     def _in_parts(self, rows: Tensor) -> Tensor:
         """Score rows as the body does in evaluation mode, with fewer passes over memory: -> `(n, outputs)`."""
-        if self.additive is not None:  # it has many columns
-            return torch.cat([self.additive(part) for part in rows.split(ROWS_IN_CACHE)])
+        if self.encoded is not None:  # it has many columns
+            return torch.cat([self.encoded(part) for part in rows.split(ROWS_IN_CACHE)])
         (*hidden, last), slope = folded(self.body)
         parts = []
         for part in rows.split(ROWS_IN_CACHE):
@@ -80,6 +94,8 @@ class Scorer(nn.Module):
         weights = {key: value.detach().cpu().numpy() for key, value in self.body.state_dict().items()}
         shape = {"features": self.features, "outputs": self.outputs}
         options = {} if self.additive is None else {"options": self.additive.options.as_dict()}
+        if self.name == "tabm" and self.encoded is not None:
+            options = {"options": {"sizes": self.encoded.sizes}}
         return {"name": self.name, **shape, **options, "weights": weights, "training": self.training}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -174,7 +190,22 @@ def additive(features: int, outputs: int = 1, **options: Any) -> nn.Module:
     return Additive(features, outputs, AdditiveOptions(**options), sizes)
 
 
-MODELS: dict[str, Callable[..., nn.Module]] = {"mlp": mlp, "small": small, "linear": linear, "additive": additive}
+def tabm(features: int, outputs: int = 1, sizes: Mapping[str, int] | None = None) -> nn.Module:
+    """Build an ensemble network with piecewise-linear encoding, which is not prepared yet."""
+    from metricgrad.training.tabm import TabM
+
+    return TabM(features, outputs, sizes)
+
+
+MODELS: dict[str, Callable[..., nn.Module]] = {
+    "mlp": mlp,
+    "small": small,
+    "linear": linear,
+    "additive": additive,
+    "tabm": tabm,
+}
+ENCODED_MODELS = ("additive", "tabm")
+"""Names of models that learn an encoding of the features from training rows."""
 LINEAR_MODELS = ("linear", "additive")
 """Names of models that are linear in fixed columns."""
 
@@ -185,10 +216,14 @@ def numbered(spec: Any, names: Iterable[str]) -> Any:
 
 
 def kind_of(spec: Any) -> str:
-    """Return the kind of a model, given as `build_model` takes it: linear in fixed columns, a network, or own."""
+    """Return the kind of a model, given as `build_model` takes it: linear in fixed columns, a network, an
+    ensemble network with its own encoding, or own.
+    """
     name = spec if isinstance(spec, str) else getattr(spec, "name", None)
     if isinstance(spec, nn.Linear) or name in LINEAR_MODELS:
         return "linear"
+    if name == "tabm":
+        return "tabm"
     return "network" if isinstance(spec, str) else "own"
 
 
