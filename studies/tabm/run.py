@@ -131,7 +131,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=2)
     asked = parser.parse_args()
     small = [] if asked.report else sorted((Path(os.environ["METRICGRAD_DATA"]) / "rt30").glob("*.parquet"))
-    tables = [] if asked.report else [*(path.stem for path in small), *PAPER]
+    tables = [] if asked.report else sorted([*(path.stem for path in small), *PAPER])
     runs = [
         {"table": table, "metric": metric, "model": model, "seed": seed}
         for seed in range(page.FIRST_SEED, page.FIRST_SEED + asked.seeds)

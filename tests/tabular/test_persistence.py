@@ -185,7 +185,7 @@ def test_a_model_that_cannot_be_loaded_again_is_not_saved(folder: Path) -> None:
 def test_a_module_of_the_users_own_is_not_kept(tmp_path: Path) -> None:
     own = fitted(model=lambda features: torch.nn.Linear(features, 1))
     with pytest.raises(
-        ValueError, match="model: expected mlp, small, linear, additive, which can be saved without code"
+        ValueError, match="model: expected mlp, small, linear, additive, tabm, which can be saved without code"
     ):
         save(own, tmp_path / "model")
     assert not list(tmp_path.iterdir())
@@ -264,7 +264,7 @@ def test_a_model_whose_folder_cannot_be_written_any_more_is_saved_elsewhere(
 def test_a_model_that_cannot_be_saved_anywhere_raises_the_first_error(tmp_path: Path) -> None:
     own = fitted(model=lambda features: torch.nn.Linear(features, 1))
     with pytest.raises(
-        ValueError, match="model: expected mlp, small, linear, additive, which can be saved without code"
+        ValueError, match="model: expected mlp, small, linear, additive, tabm, which can be saved without code"
     ):
         save_or_rescue(own, tmp_path / "model")
 

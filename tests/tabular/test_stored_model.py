@@ -223,7 +223,7 @@ CASES: list[tuple[list[Any], Any, str]] = [
     (
         ["model", "network"],
         ["small"],
-        r"model.network: expected one of 'mlp', 'small', 'linear', 'additive', got a list of 1",
+        r"model.network: expected one of 'mlp', 'small', 'linear', 'additive', 'tabm', got a list of 1",
     ),
     (["model", "recipe", "rounds"], -1, r"model.recipe.rounds: expected"),
     (["model", "recipe", "name"], {}, r"model.recipe.name: expected text, got an object of 0"),

@@ -49,9 +49,9 @@ class MetricClassifier(LabelEstimator):
         `"sl-r"` (universal surrogate, refined), `"sl-s"` (from scratch), `"sl-u"` (universal, frozen), or a name in
         `metricgrad.losses.binary.BASELINES`: `"cross-entropy"`, `"focal"`, `"aucm"` ... (`"cost-sensitive"` trains six
         models). For several outputs cross-entropy alone, that of the softmax or of each label.
-    model : {"mlp", "small", "linear", "additive"}, torch module or factory
-        The paper's network, 30 units, a linear model, an additive one (with options: `additive(interactions=5)`), a
-        module (copied), or a callable `features -> module`.
+    model : {"mlp", "small", "linear", "additive", "tabm"}, torch module or factory
+        The paper's network, 30 units, a linear model, an additive one (with options: `additive(interactions=5)`), an
+        ensemble network with piecewise-linear encoding, a module (copied), or a callable `features -> module`.
     recipe : Recipe or {"default", "paper"}
         How to train. Its fields can be searched: `{"recipe__rounds": [300, 1000]}`.
     threshold : {"validation", "cv"} or float

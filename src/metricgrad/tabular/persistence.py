@@ -158,7 +158,7 @@ def _model_state(model: TableClassifier, metric: Metric, made_by: Mapping[str, s
         "model": {
             "method": inner.method,
             "network": inner.network_.name,
-            **({} if inner.network_.additive is None else {"sizes": inner.network_.additive.sizes}),
+            **({} if inner.network_.encoded is None else {"sizes": inner.network_.encoded.sizes}),
             "recipe": asdict(inner.effective_recipe),
             "threshold": inner.threshold_,
             "validation_loss": inner.validation_loss_,

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 import safetensors.torch
@@ -28,13 +28,30 @@ from metricgrad.training.history import Round, Verdict
 from metricgrad.training.networks import MODELS, Scorer, folded
 from metricgrad.training.recipe import ADDED_FIELDS, RENAMED_FIELDS, Recipe
 
+if TYPE_CHECKING:
+    from metricgrad.training.tabm import TabM
+
 HistoryRecord = TypeVar("HistoryRecord", Round, Verdict)
 Expected = Mapping[str, Tensor]
 """Tensors by name, of which only shape and type count; they may be on torch's device `meta`, without memory."""
 MAX_ROUNDS = 100_000
 """Rounds of the history that are read."""
 MAX_KNOTS = 10_000
-"""Knots, ramps or cells of an additive model a feature."""
+"""Knots, ramps or cells of a feature."""
+MAX_SIZES = {
+    "additive": {"knots": (0, MAX_KNOTS), "pieces": (0, MAX_KNOTS), "cells": (0, MAX_KNOTS)},
+    "tabm": {
+        "embedded": (0, 1),
+        "ramps": (0, MAX_KNOTS),
+        "members": (1, 1_024),
+        "dimension": (1, 1_024),
+        "width": (1, 4_096),
+        "depth": (1, 32),
+    },
+}
+"""Least and greatest sizes of models that learn an encoding."""
+BY_FEATURE = ("knots", "pieces", "cells", "embedded")
+"""Sizes whose limit is for each feature."""
 MAX_SCORE = 1e300
 """No sum on the way to a score may exceed this."""
 STORED_DTYPES = {torch.float64: "F64", torch.int64: "I64"}
@@ -68,20 +85,20 @@ def model_of(state: Field) -> tuple[TableClassifier, Scorer]:
     model.pipeline_ = Pipeline([("preparation", preparation), ("model", inner)])
     model.feature_names_in_ = np.array(preparation.schema_.names, dtype=object)
     model.n_features_in_ = len(preparation.schema_.names)
-    sizes = {"sizes": _sizes(state["model"]["sizes"], features)} if inner.model == "additive" else {}
+    limits = MAX_SIZES.get(inner.model)
+    sizes = {"sizes": _sizes(state["model"]["sizes"], features, limits)} if limits else {}
     with torch.device("meta"):
         body = MODELS[inner.model](features, **sizes).double()
     return model, Scorer(body, inner.model, features)
 
 
-def _sizes(entry: Field, features: int) -> dict[str, int]:
-    """Return the sizes of an additive model."""
-    most = {"knots": MAX_KNOTS, "pieces": MAX_KNOTS, "cells": MAX_KNOTS}
-    sizes = {name: entry[name].count() for name in most}
-    for name, size in sizes.items():
-        if size > most[name] * features:
-            entry[name].refuse(f"at most {most[name]:,} for each of {features:,} features")
-    return sizes
+def _sizes(entry: Field, features: int, limits: Mapping[str, tuple[int, int]]) -> dict[str, int]:
+    """Return the sizes of a model that learns an encoding."""
+    for name, (_, most) in limits.items():
+        by_feature = name in BY_FEATURE
+        if entry[name].count(limits[name][0]) > most * (features if by_feature else 1):
+            entry[name].refuse(f"at most {most:,}" + (f" for each of {features:,} features" if by_feature else ""))
+    return {name: entry[name].count() for name in limits}
 
 
 def _classifier(state: Field, name: str) -> MetricClassifier:
@@ -173,12 +190,19 @@ def _check_scores(inner: MetricClassifier) -> None:
     """Refuse weights with which a row can have an infinite score: features are at most `MAX_SCALED` from zero."""
     centre, scale = torch.from_numpy(inner.centre_), torch.from_numpy(inner.scale_)
     largest = ((MAX_SCALED + centre.abs()) / scale).float().double()  # as features are rounded
-    body, additive = inner.network_.body, inner.network_.additive
+    network, additive = inner.network_, inner.network_.additive
     if additive is not None:
         additive.encoding.check()
-        body, largest = additive.head, additive.encoding.largest(largest)
-    for weight, bias in folded(body)[0]:
-        largest = weight.abs() @ largest + bias.abs()
+        largest = additive.encoding.largest(largest)
+        for weight, bias in folded(additive.head)[0]:
+            largest = weight.abs() @ largest + bias.abs()
+    elif network.several:
+        ensemble = cast("TabM", network.body)
+        ensemble.check()
+        largest = ensemble.largest(largest)
+    else:
+        for weight, bias in folded(network.body)[0]:
+            largest = weight.abs() @ largest + bias.abs()
     if not float(largest.max()) + abs(float(inner.threshold_)) < MAX_SCORE:
         raise ValueError("network: expected weights with which every score is finite, got larger ones")
 

@@ -54,7 +54,7 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
         A name (`"f1"`), an expression over `tp fp fn tn`, `"sklearn.metrics.f1_score"`, or as for `MetricClassifier`.
     method : str
         `"sl-r"`, `"sl-s"`, `"sl-u"` or a baseline, as for `MetricClassifier`.
-    model : {"mlp", "small", "linear", "additive"}, torch module or factory
+    model : {"mlp", "small", "linear", "additive", "tabm"}, torch module or factory
         As for `MetricClassifier`; a factory gets the number of encoded features.
     recipe : Recipe or {"default", "paper"}
         How to train.

@@ -119,10 +119,10 @@ class Recipe:
         Checks without a gain on validation rows after which the warm-up ends, and so do rounds, unless their learning
         rate falls to zero; None runs both to their end.
     early_stopping : bool
-        Whether of the models that follow cross-entropy, in the warm-up and beside a surrogate, the one with the least of
-        it on validation rows is kept, and the rounds start from there. Otherwise it is the best by the metric, which for
-        a network that learns rows by heart, and a few positives to judge by, may be the best by chance. Rows of queries
-        are always judged by the metric.
+        Whether of the models that follow cross-entropy, in the warm-up and beside a surrogate, the one with the least
+        of it on validation rows is kept, and the rounds start from there. Otherwise it is the best by the metric, which
+        may be the best by chance if the network can learn rows by heart and the metric has few positives to judge by.
+        Queries are always judged by the metric.
     control : bool
         Whether beside a surrogate a copy of the model goes on with cross-entropy, on the same sets, to compete with it
         on the validation rows in the end.

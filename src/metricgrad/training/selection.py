@@ -42,7 +42,7 @@ def loss_of(metric: Metric, rows: Rows, scores: Tensor) -> float:
 
 @dataclass
 class Best:
-    """The best checkpoint of a kind: its validation loss, weights, scores of validation rows, and what it was chosen by."""
+    """The best checkpoint of a kind: its validation loss, weights and scores, and the loss it was chosen by."""
 
     least: float = float("inf")
     state: dict[str, Tensor] = field(default_factory=dict)
@@ -113,7 +113,7 @@ class Selection:
         return now, now < before
 
     def _rank(self, scores: Tensor, loss: float, followed: bool) -> float:
-        """Return what the best checkpoint of a kind has least of: the true loss, or where the recipe says so the proxy."""
+        """Return what the best checkpoint of a kind has least of: the true loss, or with early stopping the proxy."""
         if followed or not self.by_proxy:
             return loss
         return float(proxy_for(self.metric.task)(scores, self.validation.y, self.validation.w))

@@ -26,7 +26,7 @@ MAX_SHIFT = 0.3
 
 
 class TabM(nn.Module):
-    """Members that share all weights but a scale for every input and an output layer: `(n, features)` -> `(n, outputs)`.
+    """Networks that share all but the scales of their inputs and their outputs: `(n, features)` -> `(n, outputs)`.
 
     A feature of more than two values becomes the ramps of an additive model, one for every bin, and these are embedded
     by a linear layer of the feature's own; another feature enters as it is. Scales start as random signs, one for each
@@ -147,7 +147,11 @@ class TabM(nn.Module):
         row = torch.searchsorted(self.embedded, source)
         place = row, torch.arange(len(source)) - (counts.cumsum(0) - counts)[source]
         self.left, self.slope, self.mean = (t.double() for t in (self.left, self.slope, self.mean))
-        self.left[place], self.slope[place], self.mean[place] = left, 1 / (right - left), encoding.mean[-len(source) :]
+        self.left[place], self.slope[place], self.mean[place] = (
+            left,
+            1 / (right - left),
+            encoding.mean[encoding.features :],
+        )
         line = start[1][source] * (right - left).float().unsqueeze(1)  # a linear function of the feature
         self.embedding[place] = (start[0] + line) * (counts[source] + 1).rsqrt().unsqueeze(1)
         self.to(like.device, like.dtype)
