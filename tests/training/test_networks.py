@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import nn
 
-from metricgrad.training.networks import MODELS, Dropout, Scorer, build_model, dropout_masks, mlp
+from metricgrad.training.dropout import dropout_masks
+from metricgrad.training.networks import MODELS, Dropout, Scorer, build_model, mlp
 
 
 def test_the_network_of_the_paper_has_its_layers_in_its_order() -> None:
@@ -89,7 +90,7 @@ def test_a_module_is_copied() -> None:
         (
             "forest",
             ValueError,
-            "model: expected one of mlp, small, linear, additive, a module or a factory, got 'forest'",
+            "model: expected one of mlp, small, linear, additive, tabm, a module or a factory, got 'forest'",
         ),
         (3, TypeError, "model: expected a name, a torch module or a factory, got 3"),
         (lambda features: features, TypeError, "model: expected the factory to return a torch module, got int"),

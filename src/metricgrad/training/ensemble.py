@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from metricgrad.surrogate.loss import clip_gradients
-from metricgrad.training.networks import Scorer, dropout_masks, layers_of
+from metricgrad.training.dropout import dropout_masks
+from metricgrad.training.networks import Scorer, layers_of
 
 
 def members_of(model: nn.Module, k: int) -> Ensemble | ModuleEnsemble:

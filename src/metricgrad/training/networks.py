@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import deepcopy
 from itertools import pairwise
@@ -141,18 +141,6 @@ def folded(body: nn.Module) -> tuple[list[tuple[Tensor, Tensor]], float]:
     return dense, slope
 
 
-def dropout_masks(p: float, cells: Sequence[int], times: int, dtype: torch.dtype) -> list[Tensor]:
-    """Draw dropout, some times one after the other: 0 or 1 / (1 - p), `(times, cells)` for each number of cells.
-
-    Every cell takes sixteen random bits, four cells a word of the generator; a draw for each takes three times as long.
-    """
-    words = [-(-count // 4) for count in cells]
-    drawn = torch.empty(times, sum(words), dtype=torch.int64).random_(-(2**63), None)
-    kept = drawn.view(torch.int16).ge(min(round(p * 2**16), 2**16 - 1) - 2**15).to(dtype).mul_(1 / (1 - p))
-    parts = kept.split([4 * count for count in words], 1)
-    return [part[:, :count] for part, count in zip(parts, cells, strict=True)]
-
-
 class Dropout(nn.Dropout):
     """Dropout, drawn faster than by torch."""
 
@@ -160,6 +148,8 @@ class Dropout(nn.Dropout):
         """Drop cells in training mode."""
         if not (self.training and self.p):
             return latent
+        from metricgrad.training.dropout import dropout_masks  # loading and predicting draw none
+
         (mask,) = dropout_masks(self.p, [latent.numel()], 1, latent.dtype)
         return latent * mask.view(latent.shape[-1], -1).mT.reshape(latent.shape)  # unit by unit, as ensembles compute
 

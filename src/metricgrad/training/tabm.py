@@ -15,8 +15,8 @@ from torch.nn import functional as F
 
 from metricgrad.training.additive import MAX_BINS, rows_to_prepare, weights_of
 from metricgrad.training.columns import FAR
+from metricgrad.training.dropout import dropout_masks
 from metricgrad.training.learned_columns import learn_encoding
-from metricgrad.training.networks import dropout_masks
 
 SHAPE = {"members": 8, "dimension": 8, "width": 96, "depth": 2}
 """Members, numbers that embed a feature, units of a hidden layer, and hidden layers."""
