@@ -409,7 +409,7 @@ def test_three_rows_are_enough() -> None:
             "metric: expected a name, .*, a scorer or a callable, got 3",
         ),
         ("method", "adam", ValueError, "method: expected one of auto, sl-r, sl-s, sl-u, .*cross-entropy.*, got 'adam'"),
-        ("recipe", "fast", ValueError, "recipe: expected one of default, .*, queries or a Recipe, got 'fast'"),
+        ("recipe", "fast", ValueError, "recipe: expected one of default, .* or a Recipe, got 'fast'"),
         ("threshold", "test", ValueError, "threshold: expected 'validation', 'cv' or a finite number, got 'test'"),
         ("threshold", None, ValueError, "threshold: expected 'validation', 'cv' or a finite number, got None"),
         ("threshold", np.nan, ValueError, "threshold: expected 'validation', 'cv' or a finite number, got nan"),

@@ -133,7 +133,7 @@ def test_a_model_of_folds_is_the_average_of_models_of_its_folds() -> None:
     assert f1_score(Y, pooled >= model.threshold_) == pytest.approx(cut)
 
 
-@pytest.mark.parametrize("model", ["small", "additive", "linear"])
+@pytest.mark.parametrize("model", ["small", "additive", "linear", "tabm"])
 def test_folds_say_how_many_of_them_followed_the_metric(model: str) -> None:
     fitted = MetricClassifier("average_precision", model=model, recipe=SHORT, folds=2).fit(X, Y)
     assert fitted.verdict_.folds == 2
@@ -149,7 +149,7 @@ def test_folds_say_how_many_of_them_followed_the_metric(model: str) -> None:
 def test_auto_chooses_the_model_with_the_best_held_out_value() -> None:
     found = MetricClassifier("auc", "cross-entropy", "auto", random_state=0).fit(X, Y)
     board = found.leaderboard()
-    assert set(board["model"]) == {"linear", "additive", "lightgbm"}
+    assert set(board["model"]) == {"linear", "additive", "lightgbm", "tabm"}
     assert board["model"][0] == found.network_.name
     assert (board["behind"] >= 0).all()
     assert board["behind"][0] == 0

@@ -82,6 +82,7 @@ def folder(model: TableClassifier, tmp_path: Path) -> Path:
         {"model": "small", "metric": "accuracy"},
         {"metric": "5*tp - fp"},
         {"model": "small", "folds": 2},
+        {"model": "tabm", "folds": 2},
         {"model": "additive", "folds": 3},
         {"model": "readable", "recipe": "default"},
         pytest.param(

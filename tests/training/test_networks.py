@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import nn
 
-from metricgrad.training.networks import MODELS, TREES, Dropout, Scorer, build_model, dropout_masks, mlp
+from metricgrad.training.dropout import dropout_masks
+from metricgrad.training.networks import MODELS, TREES, Dropout, Scorer, build_model, mlp
 
 NETWORKS = [name for name in MODELS if name != TREES]
 

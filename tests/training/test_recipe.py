@@ -17,6 +17,8 @@ def test_the_recipe_of_the_paper_is_what_its_authors_did() -> None:
     assert asdict(get_recipe("paper")) == {
         "start": "steps",
         "patience": None,
+        "weight_decay": 0.0,
+        "early_stopping": False,
         "name": "paper",
         "rounds": 300_000,
         "model_steps": 3,
@@ -140,7 +142,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
             "quick",
             {},
             ValueError,
-            "recipe: expected one of default, default-0.1, linear, paper, queries or a Recipe, got 'quick'",
+            "recipe: expected one of default, default-0.1, linear, paper, queries, tabm or a Recipe, got 'quick'",
         ),
         (3, {}, TypeError, "recipe: expected a name or a Recipe, got 3"),
         ("paper", {"epochs": 3}, ValueError, "recipe: expected fields of Recipe, got epochs"),

@@ -24,7 +24,7 @@ from metricgrad.training.splits import Split
 if TYPE_CHECKING:
     from metricgrad.estimators.competition import Candidate, Competition
 
-COMPETING = {"auto": ("linear", "additive", TREES), "readable": ("linear", "additive")}
+COMPETING = {"auto": ("linear", "additive", TREES, "tabm"), "readable": ("linear", "additive")}
 """Models that compete, the cheapest first."""
 
 

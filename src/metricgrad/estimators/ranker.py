@@ -59,8 +59,9 @@ class MetricRanker(MetricEstimator):
     method : str
         `"sl-r"` (universal surrogate, refined), `"sl-s"` (from scratch), `"sl-u"` (universal, frozen), or a name in
         `metricgrad.losses.ranking.QUERY_LOSSES`: `"ranknet"`, `"listnet"`, `"lambdarank"`.
-    model : {"mlp", "small", "linear", "additive"}, torch module or factory
-        The paper's network, 30 units, a linear model, a module (copied), or a callable `features -> module`.
+    model : {"mlp", "small", "linear", "additive", "tabm"}, torch module or factory
+        The paper's network, 30 units, a linear model, an additive one, an ensemble network with piecewise-linear
+        encoding, a module (copied), or a callable `features -> module`.
     recipe : Recipe or {"queries", "default", "paper"}
         How to train; a set is a query.
     validation_fraction : float

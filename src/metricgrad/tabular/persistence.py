@@ -159,7 +159,7 @@ def _model_state(model: TableClassifier, metric: Metric, made_by: Mapping[str, s
             "method": inner.method,
             "network": inner.network_.name,
             "folds": inner.network_.folds,
-            **({"sizes": inner.network_.body.sizes} if hasattr(inner.network_.body, "sizes") else {}),
+            **({} if inner.network_.sizes is None else {"sizes": inner.network_.sizes}),
             "recipe": asdict(inner.chosen_recipe_),
             "threshold": inner.threshold_,
             "validation_loss": inner.validation_loss_,

@@ -29,6 +29,7 @@ from metricgrad.training.networks import MODELS, TREES, Average, Scorer, folded,
 from metricgrad.training.recipe import ADDED_FIELDS, RENAMED_FIELDS, Recipe
 
 if TYPE_CHECKING:
+    from metricgrad.training.tabm import TabM
     from metricgrad.training.trees import Trees
 
 HistoryRecord = TypeVar("HistoryRecord", Round, Verdict)
@@ -37,12 +38,22 @@ Expected = Mapping[str, Tensor]
 MAX_ROUNDS = 100_000
 """Rounds of the history that are read."""
 MAX_KNOTS, MAX_NODES, MAX_FOLDS = 10_000, 10_000_000, 100
-"""Knots, ramps or cells of an additive model a feature, nodes of trees a feature, and models of an average."""
-SIZES = {
-    "additive": {"knots": MAX_KNOTS, "pieces": MAX_KNOTS, "cells": MAX_KNOTS},
-    TREES: {"trees": MAX_NODES, "nodes": MAX_NODES},
+"""Knots, ramps or cells of a feature, nodes of trees for each feature, and models of an average."""
+MAX_SIZES = {
+    "additive": {"knots": (0, MAX_KNOTS), "pieces": (0, MAX_KNOTS), "cells": (0, MAX_KNOTS)},
+    "tabm": {
+        "embedded": (0, 1),
+        "ramps": (0, MAX_KNOTS),
+        "members": (1, 1_024),
+        "dimension": (1, 1_024),
+        "width": (1, 4_096),
+        "depth": (1, 32),
+    },
+    TREES: {"trees": (0, MAX_NODES), "nodes": (0, MAX_NODES)},
 }
-"""Sizes that depend on the training rows, and the most that each may be for every feature."""
+"""Least and greatest sizes of models whose sizes depend on the training rows."""
+BY_FEATURE = ("knots", "pieces", "cells", "embedded", "trees", "nodes")
+"""Sizes whose limit is for each feature."""
 MAX_SCORE = 1e300
 """No sum on the way to a score may exceed this."""
 STORED_DTYPES = {torch.float64: "F64", torch.int64: "I64"}
@@ -76,8 +87,8 @@ def model_of(state: Field) -> tuple[TableClassifier, Scorer]:
     model.pipeline_ = Pipeline([("preparation", preparation), ("model", inner)])
     model.feature_names_in_ = np.array(preparation.schema_.names, dtype=object)
     model.n_features_in_ = len(preparation.schema_.names)
-    entry = state["model"]
-    sizes = {"sizes": _sizes(entry["sizes"], inner.model, features)} if inner.model in SIZES else {}
+    entry, limits = state["model"], MAX_SIZES.get(inner.model)
+    sizes = {"sizes": _sizes(entry["sizes"], features, limits)} if limits else {}
     folds = entry["folds"].count() if "folds" in entry else 1
     if not 1 <= folds <= MAX_FOLDS:
         entry["folds"].refuse(f"from 1 to {MAX_FOLDS}")
@@ -86,13 +97,13 @@ def model_of(state: Field) -> tuple[TableClassifier, Scorer]:
     return model, Scorer(body, inner.model, features, folds=folds)
 
 
-def _sizes(entry: Field, model: str, features: int) -> dict[str, int]:
-    """Return the sizes of a model of which they depend on the training rows."""
-    sizes = {name: entry[name].count() for name in SIZES[model]}
-    for name, size in sizes.items():
-        if size > SIZES[model][name] * features:
-            entry[name].refuse(f"at most {SIZES[model][name]:,} for each of {features:,} features")
-    return sizes
+def _sizes(entry: Field, features: int, limits: Mapping[str, tuple[int, int]]) -> dict[str, int]:
+    """Return the sizes of a model that learns an encoding."""
+    for name, (_, most) in limits.items():
+        by_feature = name in BY_FEATURE
+        if entry[name].count(limits[name][0]) > most * (features if by_feature else 1):
+            entry[name].refuse(f"at most {most:,}" + (f" for each of {features:,} features" if by_feature else ""))
+    return {name: entry[name].count() for name in limits}
 
 
 def _classifier(state: Field, name: str) -> MetricClassifier:
@@ -185,8 +196,7 @@ def _check_scores(inner: MetricClassifier) -> None:
     """Refuse weights with which a row can have an infinite score: features are at most `MAX_SCALED` from zero."""
     centre, scale = torch.from_numpy(inner.centre_), torch.from_numpy(inner.scale_)
     largest = ((MAX_SCALED + centre.abs()) / scale).float().double()  # as features are rounded
-    score = _largest_score(inner.network_, largest)
-    if not score + abs(float(inner.threshold_)) < MAX_SCORE:
+    if not _largest_score(inner.network_, largest) + abs(float(inner.threshold_)) < MAX_SCORE:
         raise ValueError("network: expected weights with which every score is finite, got larger ones")
 
 
@@ -202,6 +212,10 @@ def _largest_score(model: Scorer, largest: Tensor) -> float:
         trees = cast("Trees", body)
         trees.check()
         return trees.largest()
+    if model.several:
+        ensemble = cast("TabM", body)
+        ensemble.check()
+        return float(ensemble.largest(largest).max())
     if additive is not None:
         additive.encoding.check()
         body, largest = additive.head, additive.encoding.largest(largest)

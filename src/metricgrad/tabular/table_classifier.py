@@ -62,7 +62,7 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
         A name (`"f1"`), an expression over `tp fp fn tn`, `"sklearn.metrics.f1_score"`, or as for `MetricClassifier`.
     method : str
         `"sl-r"`, `"sl-s"`, `"sl-u"` or a baseline, as for `MetricClassifier`.
-    model : {"auto", "readable", "linear", "additive", "mlp", "small", "lightgbm"}, torch module or factory
+    model : {"auto", "readable", "linear", "additive", "tabm", "mlp", "small", "lightgbm"}, torch module or factory
         As for `MetricClassifier`: several that compete, those of them that can be read, or one. A factory gets the
         number of encoded features.
     recipe : Recipe or {"default", "paper"}

@@ -102,11 +102,8 @@ class Additive(nn.Module):
             Targets, needed for pairs only.
         """
         like = self.head.weight
-        rows = torch.arange(x.shape[0])
-        if len(rows) > MAX_PREPARED_ROWS:
-            rows = torch.linspace(0, len(rows) - 1, MAX_PREPARED_ROWS, dtype=torch.float64).round().long()
-        features = x[rows].detach().cpu()
-        weights = torch.ones(len(rows), dtype=torch.float64) if w is None else w[rows].detach().cpu().double()
+        rows = rows_to_prepare(x)
+        features, weights = x[rows].detach().cpu(), weights_of(rows, w)
         outputs = self.head.out_features
         if self.options.monotone and outputs > 1:
             raise ValueError(f"monotone: expected a model of one output, got {outputs}")
@@ -116,6 +113,19 @@ class Additive(nn.Module):
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
         self.to(like.device, like.dtype)
+
+
+def rows_to_prepare(x: Any) -> Tensor:
+    """Return the numbers of the rows that knots are learned from."""
+    rows = torch.arange(x.shape[0])
+    if len(rows) > MAX_PREPARED_ROWS:
+        rows = torch.linspace(0, len(rows) - 1, MAX_PREPARED_ROWS, dtype=torch.float64).round().long()
+    return rows
+
+
+def weights_of(rows: Tensor, w: Tensor | None) -> Tensor:
+    """Return the weights of some rows, in double; ones if there are none."""
+    return torch.ones(len(rows), dtype=torch.float64) if w is None else w[rows].detach().cpu().double()
 
 
 SIZES = {"knots": "knots", "pieces": "start", "cells": "pair"}

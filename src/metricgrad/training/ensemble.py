@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from metricgrad.surrogate.loss import clip_gradients
-from metricgrad.training.networks import Scorer, dropout_masks, layers_of
+from metricgrad.training.dropout import dropout_masks
+from metricgrad.training.networks import Scorer, layers_of
 
 
 def members_of(model: nn.Module, k: int) -> Ensemble | ModuleEnsemble:
@@ -34,7 +35,7 @@ class Ensemble(nn.Module):
         super().__init__()
         self.models = list(models)  # a plain list: their parameters are views of those of the layers
         self.layers = nn.Sequential(*map(_ensemble_layer, zip(*(layers_of(m.body) for m in models), strict=True)))
-        self.outputs = models[0].outputs
+        self.outputs, self.several = models[0].outputs, False
 
     def forward(self, x: Tensor) -> Tensor:
         """Score rows: `(..., features)` -> `(k, ...)` or `(k, ..., c)`."""
@@ -109,9 +110,10 @@ class ModuleEnsemble(nn.Module):
         super().__init__()
         self.modules_of_members = nn.ModuleList(models)
         self.models = list(models)
+        self.several = isinstance(models[0], Scorer) and models[0].several
 
     def forward(self, x: Tensor) -> Tensor:
-        """Score rows in training mode: `(..., features)` -> `(k, ...)` or `(k, ..., c)`."""
+        """Score rows in training mode: `(..., features)` -> `(k, ...)` or `(k, ..., c)`; see `Scorer.several`."""
         self.train()
         random, scores = torch.get_rng_state(), []
         for model in self.models:
@@ -172,7 +174,8 @@ def scores_in_both_modes(model: nn.Module, x: Tensor, both: bool = True) -> tupl
     for batch in x:
         if both:
             still.append(model.eval()(batch))
-        live.append(model.train()(batch))
+        scores = model.train()(batch)
+        live.append(scores.mean(-1) if isinstance(model, Scorer) and model.several else scores)
     return torch.stack(still or live), torch.stack(live)
 
 

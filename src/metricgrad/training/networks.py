@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import deepcopy
 from itertools import pairwise
@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 if TYPE_CHECKING:
     from metricgrad.training.additive import Additive
+    from metricgrad.training.tabm import TabM
 
 PAPER_WIDTHS = (100, 30, 10)
 TREES = "lightgbm"
@@ -50,21 +51,37 @@ class Scorer(nn.Module):
         return cast("Additive", self.body) if self.name == "additive" else None
 
     @property
+    def encoded(self) -> Additive | TabM | None:
+        """The body, if it learns an encoding of the features from training rows."""
+        return cast("Additive | TabM", self.body) if self.name in ENCODED_MODELS and self.folds == 1 else None
+
+    @property
+    def several(self) -> bool:
+        """Whether in training mode it has a score for every member of an ensemble, on a last axis."""
+        return self.name == "tabm" and self.folds == 1
+
+    @property
     def layered(self) -> bool:
         """Whether it is a model known by name that consists of layers."""
         return self.name is not None and isinstance(self.body, (nn.Sequential, nn.Linear))
+
+    @property
+    def sizes(self) -> dict[str, int] | None:
+        """Sizes of the body that depend on the training rows; None if none do."""
+        body = cast(Average, self.body).models[0].body if self.folds > 1 else self.body
+        return getattr(body, "sizes", None)
 
     @property
     def options(self) -> dict[str, Any]:
         """What `MODELS` needs beside the numbers of features and outputs to build a body of the same shapes."""
         if self.additive is not None:
             return self.additive.options.as_dict()
-        return {"sizes": self.body.sizes} if hasattr(self.body, "sizes") else {}
+        return {} if self.sizes is None else {"sizes": self.sizes}
 
     def prepare(self, x: Any, w: Tensor | None = None, y: Tensor | None = None) -> None:
-        """Let the model learn from training rows what it is not trained: the knots of an additive one."""
-        if self.additive is not None:
-            self.additive.prepare(x, w, y)
+        """Let the model learn from training rows what it is not trained: the knots of an encoding."""
+        if self.encoded is not None:
+            self.encoded.prepare(x, w, y)
 
     def forward(self, x: Tensor) -> Tensor:
         """Score rows, however many axes they lie on."""
@@ -72,6 +89,9 @@ class Scorer(nn.Module):
         rows = len(flat)
         plain = self.name is not None and not (self.training or torch.is_grad_enabled())
         scores = self._in_parts(flat) if plain else self.body(flat)
+        if self.several and self.training:
+            shape = x.shape[:-1] if self.outputs is None else (*x.shape[:-1], self.outputs)
+            return cast("Tensor", scores).reshape(*shape, -1)
         allowed = ((rows,), (rows, 1)) if self.outputs is None else ((rows, self.outputs),)
         if not isinstance(scores, Tensor) or scores.shape not in allowed:
             got = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
@@ -170,18 +190,6 @@ def folded(body: nn.Module) -> tuple[list[tuple[Tensor, Tensor]], float]:
     return dense, slope
 
 
-def dropout_masks(p: float, cells: Sequence[int], times: int, dtype: torch.dtype) -> list[Tensor]:
-    """Draw dropout, some times one after the other: 0 or 1 / (1 - p), `(times, cells)` for each number of cells.
-
-    Every cell takes sixteen random bits, four cells a word of the generator; a draw for each takes three times as long.
-    """
-    words = [-(-count // 4) for count in cells]
-    drawn = torch.empty(times, sum(words), dtype=torch.int64).random_(-(2**63), None)
-    kept = drawn.view(torch.int16).ge(min(round(p * 2**16), 2**16 - 1) - 2**15).to(dtype).mul_(1 / (1 - p))
-    parts = kept.split([4 * count for count in words], 1)
-    return [part[:, :count] for part, count in zip(parts, cells, strict=True)]
-
-
 class Dropout(nn.Dropout):
     """Dropout, drawn faster than by torch."""
 
@@ -189,6 +197,8 @@ class Dropout(nn.Dropout):
         """Drop cells in training mode."""
         if not (self.training and self.p):
             return latent
+        from metricgrad.training.dropout import dropout_masks  # loading and predicting draw none
+
         (mask,) = dropout_masks(self.p, [latent.numel()], 1, latent.dtype)
         return latent * mask.view(latent.shape[-1], -1).mT.reshape(latent.shape)  # unit by unit, as ensembles compute
 
@@ -219,11 +229,18 @@ def additive(features: int, outputs: int = 1, **options: Any) -> nn.Module:
     return Additive(features, outputs, AdditiveOptions(**options), sizes)
 
 
-def lightgbm(features: int, outputs: int = 1, **options: Any) -> nn.Module:
+def tabm(features: int, outputs: int = 1, sizes: Mapping[str, int] | None = None) -> nn.Module:
+    """Build an ensemble network with piecewise-linear encoding, which is not prepared yet."""
+    from metricgrad.training.tabm import TabM
+
+    return TabM(features, outputs, sizes)
+
+
+def lightgbm(features: int, outputs: int = 1, sizes: Mapping[str, int] | None = None) -> nn.Module:
     """Build boosted trees, which are not grown yet."""
     from metricgrad.training.trees import empty_trees
 
-    return empty_trees(features, outputs, **options)
+    return empty_trees(features, outputs, sizes)
 
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
@@ -231,8 +248,11 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "small": small,
     "linear": linear,
     "additive": additive,
+    "tabm": tabm,
     TREES: lightgbm,
 }
+ENCODED_MODELS = ("additive", "tabm")
+"""Names of models that learn an encoding of the features from training rows."""
 LINEAR_MODELS = ("linear", "additive")
 """Names of models that are linear in fixed columns."""
 
@@ -251,10 +271,14 @@ def numbered(spec: Any, names: Iterable[str]) -> Any:
 
 
 def kind_of(spec: Any) -> str:
-    """Return the kind of a model, given as `build_model` takes it: linear in fixed columns, a network, or own."""
+    """Return the kind of a model, given as `build_model` takes it: linear in fixed columns, a network, an
+    ensemble network with its own encoding, or own.
+    """
     name = spec if isinstance(spec, str) else getattr(spec, "name", None)
     if isinstance(spec, nn.Linear) or name in LINEAR_MODELS:
         return "linear"
+    if name == "tabm":
+        return "tabm"
     return "network" if isinstance(spec, str) else "own"
 
 

@@ -13,7 +13,7 @@ from typing import Any
 RENAMED_FIELDS = {"companion": "control", "construction": "surrogate_config"}
 """Old names of fields, of a recipe or of a round, which stored runs and saved models hold."""
 
-ADDED_FIELDS: dict[str, Any] = {"start": "steps", "patience": None}
+ADDED_FIELDS: dict[str, Any] = {"start": "steps", "patience": None, "weight_decay": 0.0, "early_stopping": False}
 """Fields that older stored recipes lack, with the values by which they were run."""
 
 CHOICES = {
@@ -46,6 +46,7 @@ NUMBERS = (
     ("baseline_rate", POSITIVE, LARGEST),
     ("clip", POSITIVE, LARGEST),
     ("anchor", 0, LARGEST),
+    ("weight_decay", 0, LARGEST),
     ("noise", 0, LARGEST),
     ("relational", 0, LARGEST),
     ("margin", 0, LARGEST),
@@ -89,6 +90,8 @@ class Recipe:
         How much cross-entropy is mixed into a surrogate the model follows; other losses are followed as they are.
     learning_rate, surrogate_rate : float
         Of the two Adams.
+    weight_decay : float
+        Of the model's AdamW: each step takes this share of its learning rate off every weight.
     schedule : {"plateau", "cosine", "constant"}
         Of the model's learning rate: constant in the warm-up and along a cosine to zero in the rounds; along a cosine
         in each of the two; or constant in both.
@@ -115,6 +118,11 @@ class Recipe:
     patience : int, optional
         Checks without a gain on validation rows after which the warm-up ends, and so do rounds, unless their learning
         rate falls to zero; None runs both to their end.
+    early_stopping : bool
+        Whether of the models that follow cross-entropy, in the warm-up and beside a surrogate, the one with the least
+        of it on validation rows is kept, and the rounds start from there. Otherwise it is the best by the metric, which
+        may be the best by chance if the network can learn rows by heart and the metric has few positives to judge by.
+        Queries are always judged by the metric.
     control : bool
         Whether beside a surrogate a copy of the model goes on with cross-entropy, on the same sets, to compete with it
         on the validation rows in the end.
@@ -148,6 +156,7 @@ class Recipe:
     anchor: float = 0.1
     learning_rate: float = 3e-3
     surrogate_rate: float = 3e-4
+    weight_decay: float = 0.0
     schedule: str = "plateau"
     clip: float | None = None
     refine_mode: str = "eval"
@@ -160,6 +169,7 @@ class Recipe:
     trust_cap: int = 3_000
     check_every: int = 15
     patience: int | None = 8
+    early_stopping: bool = False
     control: bool = True
     margin: float = 1.0
     baseline_steps: int | None = None
@@ -182,7 +192,7 @@ class Recipe:
                 continue
             if not _is_number(value) or not low <= float(value) <= high:
                 raise ValueError(f"{number}: expected {_between(low, high)}, got {value!r}")
-        for flag in ("restore", "standardise", "control", "clip_baselines"):
+        for flag in ("restore", "early_stopping", "standardise", "control", "clip_baselines"):
             if not isinstance(getattr(self, flag), bool):
                 raise ValueError(f"{flag}: expected True or False, got {getattr(self, flag)!r}")
         share: Any = self.positive_share
@@ -351,6 +361,16 @@ RECIPES = {
         check_every=10,
         patience=None,
     ),
+    "tabm": Recipe(
+        name="tabm",
+        rounds=20,
+        model_steps=4,
+        set_size=256,
+        warmup=2_000,
+        weight_decay=3e-4,
+        check_every=10,
+        early_stopping=True,
+    ),
 }
 
 
@@ -362,7 +382,9 @@ def recipe_for(spec: Recipe | str, kind: str) -> Recipe:
     """Return the recipe that a name stands for; "default" depends on the kind of the model (`networks.kind_of`)."""
     if not isinstance(spec, str) or spec != "default" or kind == "network":
         return get_recipe(spec)
-    return RECIPES["linear"] if kind == "linear" else replace(RECIPES["default"], learning_rate=OWN_MODULE_RATE)
+    if kind in RECIPES:
+        return RECIPES[kind]
+    return replace(RECIPES["default"], learning_rate=OWN_MODULE_RATE)
 
 
 def get_recipe(spec: Recipe | str, **changes: Any) -> Recipe:

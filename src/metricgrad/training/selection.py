@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from metricgrad.losses.default import proxy_name
+from metricgrad.losses.default import proxy_for, proxy_name
 from metricgrad.metrics.registry import Metric
 from metricgrad.metrics.thresholds import best_offsets
 from metricgrad.training.data import ROWS_AT_ONCE, Rows
@@ -42,11 +42,12 @@ def loss_of(metric: Metric, rows: Rows, scores: Tensor) -> float:
 
 @dataclass
 class Best:
-    """The best checkpoint of a kind: its validation loss, its weights, its scores of the validation rows."""
+    """The best checkpoint of a kind: its validation loss, weights and scores, and the loss it was chosen by."""
 
     least: float = float("inf")
     state: dict[str, Tensor] = field(default_factory=dict)
     scores: Tensor | None = None
+    rank: float = float("inf")
 
 
 class Selected(NamedTuple):
@@ -89,6 +90,7 @@ class Selection:
         self.validation = validation
         self.metric, self.decided = (metric if recipe.form == "zero" else metric.best), metric
         self.margin = recipe.margin
+        self.by_proxy = recipe.early_stopping and validation.members is None
         self.control, self.followed = Best(), Best()
         self.history: list[Round] = []
         self.verdict: Verdict | None = None
@@ -105,9 +107,16 @@ class Selection:
         now = loss_of(self.metric, self.validation, scores)
         before = min(self.control.least, self.followed.least)
         best = self.followed if followed else self.control
-        if now < best.least:
-            best.least, best.state, best.scores = now, deepcopy(model.state_dict()), scores
+        rank = self._rank(scores, now, followed)
+        if rank < best.rank:
+            best.least, best.state, best.scores, best.rank = now, deepcopy(model.state_dict()), scores, rank
         return now, now < before
+
+    def _rank(self, scores: Tensor, loss: float, followed: bool) -> float:
+        """Return what the best checkpoint of a kind has least of: the true loss, or with early stopping the proxy."""
+        if followed or not self.by_proxy:
+            return loss
+        return float(proxy_for(self.metric.task)(scores, self.validation.y, self.validation.w))
 
     def choose(self, learned: bool) -> Verdict:
         """Decide which model to keep: the better one, but a learned loss must win by more than the noise."""

@@ -139,6 +139,8 @@ class TrainingRun:
             for selection in self.selections:
                 selection.check(self.model, followed=False)
         yield from self.follow("warm-up", [proxy_for(self.loader.task)], self.recipe.warmup)
+        if self.recipe.early_stopping and self.selections and self.selections[0].control.state:
+            self.model.load_state_dict(self.selections[0].control.state)
 
     def _solve(self, problem: Problem) -> Generator[Round, None, None]:
         """Go to the minimum of cross-entropy; the ridge penalty is the one with the least loss on validation rows.
@@ -213,7 +215,8 @@ class TrainingRun:
         """Let the model follow the first loss, and a copy of it beside it the second, for some model steps."""
         model, loader, recipe, loss = self.model, self.loader, self.recipe, losses[0]
         members = members_of(self.stepped, len(losses))
-        optimizer = torch.optim.Adam(_learnable(members, losses), recipe.learning_rate, fused=True)
+        learnable, decay = _learnable(members, losses), recipe.weight_decay
+        optimizer = torch.optim.AdamW(learnable, recipe.learning_rate, weight_decay=decay, fused=True)
         start = self._resume(checkpoint, members, losses, optimizer)
         for number in range(start, -(-steps // recipe.model_steps)):  # line 2
             done = number * recipe.model_steps
@@ -221,7 +224,7 @@ class TrainingRun:
             if recipe.first == "surrogate":
                 refine(model, loss, loader, recipe)
             for step, (x, y, w) in enumerate(loader.draw(taken, recipe.sets), done):  # lines 3-7
-                values = objectives(losses, present_scores(members, x, w), y, w, recipe.anchor)
+                values = objectives(losses, present_scores(members, x, w), y, w, recipe.anchor, members.several)
                 optimizer.zero_grad()
                 torch.autograd.backward(values)
                 if recipe.clip is not None:
@@ -350,13 +353,24 @@ class TrainingRun:
 # ---- the two kinds of steps ----------------------------------------------------------------------------------------
 
 
-def objectives(losses: Sequence[nn.Module], scores: Tensor, y: Tensor, w: Tensor, anchor: float = 0.0) -> list[Tensor]:
-    """Return what each member is to lower (Eq. 4): its loss, a surrogate's with some cross-entropy mixed in."""
+def objectives(
+    losses: Sequence[nn.Module], scores: Tensor, y: Tensor, w: Tensor, anchor: float = 0.0, several: bool = False
+) -> list[Tensor]:
+    """Return what each member is to lower (Eq. 4): its loss, a surrogate's with some cross-entropy mixed in.
+
+    A member that is an ensemble itself has `several` scores a row, on the last axis. Each of them has a hand-made loss
+    of its own, in sets of its own, of which the mean counts; a surrogate takes their mean, which the metric will judge.
+    """
     values = []
     for loss, own in zip(losses, scores, strict=True):
-        value: Tensor = loss(own, y, w)
+        mean, each, labels = own, own, (y, w)
+        if several:
+            mean, each = own.mean(-1), own.movedim(-1, 0)
+            labels = (y.expand(len(each), *y.shape), w.expand(len(each), *w.shape))
+        learned = isinstance(loss, SurrogateLoss)
+        value: Tensor = loss(mean, y, w) if learned else loss(each, *labels)
         if anchor and isinstance(loss, SurrogateLoss):
-            value = value + anchor * proxy_for(loss.metric.task)(own, y, w)
+            value = value + anchor * proxy_for(loss.metric.task)(each, *labels)
         values.append(value)
     return values
 

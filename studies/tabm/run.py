@@ -1,0 +1,156 @@
+"""Networks and LightGBM on rt30 and the paper's datasets: METRICGRAD_DATA=... python -m studies.tabm.run
+
+Each model is fitted as by default for F1 and for average precision, on 64 % of the rows; 16 % are for validation, where
+F1 also gets its exact threshold, and test rows are used once. Every run is stored as it ends; run again to continue.
+Writes docs/tabm.md at the end.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pandas as pd
+import torch
+
+from metricgrad import best_threshold, get_metric
+from metricgrad.evaluation.store import Store
+from metricgrad.training import tabm
+from metricgrad.training.data import Rows, TrainingData
+from metricgrad.training.jobs import train_each
+from metricgrad.training.methods import make_loss
+from metricgrad.training.networks import Scorer, build_model, kind_of, one_thread
+from metricgrad.training.recipe import recipe_for
+from metricgrad.training.selection import exact_scores
+from metricgrad.training.splits import split
+from metricgrad.training.tabm import TabM
+from studies import pages
+from studies.tabm import page
+
+PAPER = ("ijcnn1", "covtype", "susy", "a9a", "codrna", "skin", "porto", "ccfraud")
+MAX_ROWS, MAX_RARE_ROWS, RARE = 20_000, 60_000, 0.01
+"""Rows of a table at most; more if positives are rare."""
+TREES = {"objective": "binary", "learning_rate": 0.05, "num_leaves": 31, "verbosity": -1, "num_threads": 1, "seed": 0}
+MAX_TREES, PATIENCE = 500, 50
+Scored = tuple[torch.Tensor, torch.Tensor, str]
+"""Scores of validation and test rows, and which loss was kept."""
+
+
+@lru_cache(maxsize=1)
+def parts_of(table: str, seed: int) -> tuple[Rows, Rows, Rows]:
+    """Return training, validation and test rows of a table, of some of its rows if there are many."""
+    folder = Path(os.environ["METRICGRAD_DATA"])
+    frame = pd.read_parquet(folder / ("" if table in PAPER else "rt30") / f"{table}.parquet")
+    y = frame["target"].to_numpy()
+    x = frame.drop(columns=["target", "fold"], errors="ignore").to_numpy(np.float32)
+    some = np.random.default_rng(seed).permutation(len(y))[: MAX_RARE_ROWS if y.mean() < RARE else MAX_ROWS]
+    return TrainingData(x[some], y[some]).split(split(y[some], seed), standardise=True)
+
+
+@contextmanager
+def ablated(model: str) -> Iterator[None]:
+    """Let the network be one without something while this is open."""
+    with ExitStack() as changes:
+        if model == page.BY_MEAN:
+            mean = patch.object(TabM, "forward", lambda self, x: self.member_scores(x).mean(0))
+            changes.enter_context(mean)
+            changes.enter_context(patch.object(Scorer, "several", False))
+        if model == page.ONE:
+            changes.enter_context(patch.dict(tabm.SHAPE, members=1))
+        if model == page.PLAIN:
+            changes.enter_context(patch.object(TabM, "prepare", lambda *_: None))
+        yield
+
+
+def networks(model: str, parts: tuple[Rows, Rows, Rows], seed: int) -> list[Scored]:
+    """Train a network for every metric, from one warm-up, and return the scores of the models kept."""
+    train, validation, test = parts
+    name = model.split(",")[0]
+    recipe = recipe_for("default", kind_of(name))
+    recipe = replace(recipe, early_stopping=False) if model == page.BY_METRIC else recipe
+    metrics = [get_metric(metric) for metric in page.METRICS]
+    with warnings.catch_warnings(), one_thread(), ablated(model):
+        network = build_model(name, train.x.shape[1], seed)
+        network.prepare(train.x, train.w, train.y)
+        warnings.simplefilter("ignore")  # of a surrogate that is not followed in the end
+        runs = [(make_loss("sl-r", metric, recipe), [metric]) for metric in metrics]
+        found = train_each(network, runs, train, recipe, validation=validation, seed=seed)
+    return [
+        (exact_scores(kept.model, validation.x), exact_scores(kept.model, test.x), _kept(kept.verdict.followed))
+        for (kept,) in found
+    ]
+
+
+def _kept(followed: bool) -> str:
+    return "surrogate" if followed else "cross-entropy"
+
+
+def trees(parts: tuple[Rows, Rows, Rows]) -> list[Scored]:
+    """Train LightGBM until its loss on validation rows has not fallen for some trees."""
+    import lightgbm as lgb
+
+    train, validation, test = parts
+    sets = [lgb.Dataset(part.x.numpy(), part.y.numpy()) for part in (train, validation)]
+    stop = lgb.early_stopping(PATIENCE, verbose=False)
+    booster = lgb.train(TREES, sets[0], MAX_TREES, valid_sets=[sets[1]], callbacks=[stop])
+    scores = [torch.from_numpy(booster.predict(part.x.numpy(), raw_score=True)) for part in (validation, test)]
+    return [(scores[0], scores[1], "log loss")] * len(page.METRICS)
+
+
+@lru_cache(maxsize=1)
+def outcomes(table: str, seed: int, model: str) -> dict[str, dict[str, Any]]:
+    """Return losses on validation and test rows by metric, and the CPU seconds of all of them."""
+    parts = parts_of(table, seed)
+    begun = time.process_time()
+    scored = trees(parts) if model == page.TREES else networks(model, parts, seed)
+    seconds, found = time.process_time() - begun, {}
+    for metric, (known, unseen, kept) in zip(page.METRICS, scored, strict=True):
+        judge = get_metric(metric)
+        cut = best_threshold(judge, known, parts[1].y) if judge.thresholded else 0.0
+        losses = [float(judge(scores - cut, part.y)) for scores, part in zip((known, unseen), parts[1:], strict=True)]
+        found[metric] = {"validation": losses[0], "loss": losses[1], "kept": kept, "seconds": seconds}
+    return found
+
+
+def outcome(run: dict[str, Any]) -> dict[str, Any]:
+    """Return what came of one run; those of a model on a table have been carried out together."""
+    return outcomes(run["table"], run["seed"], run["model"])[run["metric"]]
+
+
+def main() -> None:
+    parser = pages.parser_of(__doc__, page.RESULTS)
+    parser.add_argument("--seeds", type=int, default=2)
+    asked = parser.parse_args()
+    small = [] if asked.report else sorted((Path(os.environ["METRICGRAD_DATA"]) / "rt30").glob("*.parquet"))
+    tables = [] if asked.report else sorted([*(path.stem for path in small), *PAPER])
+    runs = [
+        {"table": table, "metric": metric, "model": model, "seed": seed}
+        for seed in range(page.FIRST_SEED, page.FIRST_SEED + asked.seeds)
+        for table in tables
+        for model in page.MODELS
+        for metric in page.METRICS
+    ]
+    runs += [
+        {"table": table, "metric": metric, "model": model, "seed": page.FIRST_SEED}
+        for table in page.ABLATED
+        for model in page.ABLATIONS
+        for metric in page.METRICS
+        if not asked.report
+    ]
+    with torch.random.fork_rng(devices=[]):
+        pages.run_missing(Store(asked.results), runs, outcome)
+    if asked.results == page.RESULTS:
+        page.main()
+
+
+if __name__ == "__main__":
+    main()
