@@ -64,3 +64,16 @@ def test_a_state_is_restored_and_an_empty_one_starts_afresh() -> None:
     second.load_state_dict(empty)
     assert not any(mean.any() for mean in second.means)
     assert not any(map(float, second.steps))
+
+
+def test_a_parameter_without_a_gradient_stays_where_it_is() -> None:
+    ours, theirs = parameters(torch.float32), parameters(torch.float32)
+    adam, expected = Adam(ours, 0.01), torch.optim.Adam(theirs, 0.01, fused=True)
+    for step in range(2):
+        given = gradients(torch.float32, step)
+        adam.step([None, *given[1:]])
+        for parameter, gradient in zip(theirs[1:], given[1:], strict=True):
+            parameter.grad = gradient
+        expected.step()
+    assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
+    assert set(adam.state_dict()["state"]) == {0, 1, 2, 3}

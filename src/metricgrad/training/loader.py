@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from itertools import repeat
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -108,11 +108,12 @@ class SetLoader:
         return y.expand(sets, *y.shape), w.expand(sets, -1)
 
 
-def _rows_at(x: Tensor, places: Tensor) -> Tensor:
+def _rows_at(x: Any, places: Tensor) -> Tensor:
     """Return the rows at some places, `(...)` -> `(..., features)`, copied whole, which is faster than cell by cell."""
-    if not isinstance(x, Tensor):  # standardised as they are drawn
-        return x[places]
-    return x.index_select(0, places.flatten()).view(*places.shape, -1)
+    if isinstance(x, Tensor):
+        return x.index_select(0, places.flatten()).view(*places.shape, -1)
+    drawn: Tensor = x[places]  # standardised as they are drawn
+    return drawn
 
 
 def random_state(sets: SetLoader) -> list[Tensor]:
