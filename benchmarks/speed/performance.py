@@ -193,7 +193,7 @@ Processor time on 50,000 x 30, one process:
 {command}
 
 The paper's network against the recipe of 0.1, {laps} laps in turns: {now} s against {old} s. Both run by the code of
-today, so whatever makes a step faster (gradients of small sets written out, Adam without its class, validation scored in
+today, so whatever makes a step faster (gradients of small sets written out, Adam without its class, scoring in
 parts) helps both, and the ratio moves little; what separates them is the number of steps, which ends at a plateau.
 
 `compare` of additive models took {earlier} s ({at}, at a load of {load_before}) and takes {additive} s now (at a load
