@@ -18,16 +18,20 @@ def gradients(dtype: torch.dtype, step: int) -> list[torch.Tensor]:
     return [torch.randn(p.shape, generator=generator, dtype=dtype) for p in parameters(dtype)]
 
 
+@pytest.mark.parametrize("decay", [0.0, 0.3])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_steps_are_those_of_torchs_class_to_the_bit(dtype: torch.dtype) -> None:
+def test_steps_are_those_of_torchs_class(dtype: torch.dtype, decay: float) -> None:
     ours, theirs = parameters(dtype), parameters(dtype)
-    adam, expected = Adam(ours, 0.01), torch.optim.Adam(theirs, 0.01, fused=True)
+    adam = Adam(ours, 0.01, decay)
+    kind = torch.optim.AdamW if decay else torch.optim.Adam
+    expected = kind(theirs, 0.01, weight_decay=decay, fused=True)
     for step in range(5):
         adam.step(gradients(dtype, step))
         for parameter, gradient in zip(theirs, gradients(dtype, step), strict=True):
             parameter.grad = gradient
         expected.step()
-        assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
+        for own, other in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(own, other, rtol=0 if not decay else 1e-6, atol=0 if not decay else 1e-7)
     assert all(parameter.grad is None for parameter in ours)
 
 
@@ -64,3 +68,16 @@ def test_a_state_is_restored_and_an_empty_one_starts_afresh() -> None:
     second.load_state_dict(empty)
     assert not any(mean.any() for mean in second.means)
     assert not any(map(float, second.steps))
+
+
+def test_a_parameter_without_a_gradient_stays_where_it_is() -> None:
+    ours, theirs = parameters(torch.float32), parameters(torch.float32)
+    adam, expected = Adam(ours, 0.01), torch.optim.Adam(theirs, 0.01, fused=True)
+    for step in range(2):
+        given = gradients(torch.float32, step)
+        adam.step([None, *given[1:]])
+        for parameter, gradient in zip(theirs[1:], given[1:], strict=True):
+            parameter.grad = gradient
+        expected.step()
+    assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
+    assert set(adam.state_dict()["state"]) == {0, 1, 2, 3}

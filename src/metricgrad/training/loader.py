@@ -110,9 +110,10 @@ class SetLoader:
 
 def _rows_at(x: Any, places: Tensor) -> Tensor:
     """Return the rows at some places, `(...)` -> `(..., features)`, copied whole, which is faster than cell by cell."""
-    whole = isinstance(x, Tensor)  # else they are standardised as they are drawn
-    rows: Tensor = x.index_select(0, places.flatten()).view(*places.shape, -1) if whole else x[places]
-    return rows
+    if isinstance(x, Tensor):
+        return x.index_select(0, places.flatten()).view(*places.shape, -1)
+    drawn: Tensor = x[places]  # standardised as they are drawn
+    return drawn
 
 
 def random_state(sets: SetLoader) -> list[Tensor]:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from metricgrad.losses.default import proxy_for
 from metricgrad.metrics.registry import Metric
 from metricgrad.metrics.tasks import BINARY
+from metricgrad.surrogate.adam import Adam
 from metricgrad.surrogate.fidelity import cosine_on, trust_on
 from metricgrad.surrogate.loss import SurrogateLoss
 from metricgrad.training.data import Rows
@@ -215,8 +216,7 @@ class TrainingRun:
         """Let the model follow the first loss, and a copy of it beside it the second, for some model steps."""
         model, loader, recipe, loss = self.model, self.loader, self.recipe, losses[0]
         members = members_of(self.stepped, len(losses))
-        learnable, decay = _learnable(members, losses), recipe.weight_decay
-        optimizer = torch.optim.AdamW(learnable, recipe.learning_rate, weight_decay=decay, fused=True)
+        optimizer = Adam(_learnable(members, losses), recipe.learning_rate, recipe.weight_decay)
         start = self._resume(checkpoint, members, losses, optimizer)
         for number in range(start, -(-steps // recipe.model_steps)):  # line 2
             done = number * recipe.model_steps
@@ -225,12 +225,13 @@ class TrainingRun:
                 refine(model, loss, loader, recipe)
             for step, (x, y, w) in enumerate(loader.draw(taken, recipe.sets), done):  # lines 3-7
                 values = objectives(losses, present_scores(members, x, w), y, w, recipe.anchor, members.several)
-                optimizer.zero_grad()
+                for parameter in optimizer.parameters:
+                    parameter.grad = None
                 torch.autograd.backward(values)
                 if recipe.clip is not None:
                     members.clip(recipe.clip)
                 set_rate(optimizer, recipe, phase, step / steps)
-                optimizer.step()
+                optimizer.step([parameter.grad for parameter in optimizer.parameters])
                 total += values[0].detach()
             if recipe.first == "model":
                 refine(model, loss, loader, recipe)  # lines 8-12
@@ -294,7 +295,7 @@ class TrainingRun:
         return self.problem.score(self.columns)
 
     def _state(
-        self, members: Ensemble | ModuleEnsemble, losses: Sequence[nn.Module], optimizer: torch.optim.Optimizer
+        self, members: Ensemble | ModuleEnsemble, losses: Sequence[nn.Module], optimizer: Adam
     ) -> dict[str, Any]:
         """Return where everything stands between two rounds, as plain data and tensors."""
         chosen = [(astuple(s.control), astuple(s.followed), [*map(astuple, s.history)]) for s in self.selections]
@@ -311,7 +312,7 @@ class TrainingRun:
         checkpoint: Checkpoint | None,
         members: Ensemble | ModuleEnsemble,
         losses: Sequence[nn.Module],
-        optimizer: torch.optim.Optimizer,
+        optimizer: Adam,
     ) -> int:
         """Put everything where a checkpoint has it, if there is one, and return the number of the next round."""
         state = checkpoint.read() if checkpoint else None
@@ -375,11 +376,10 @@ def objectives(
     return values
 
 
-def set_rate(optimizer: torch.optim.Optimizer, recipe: Recipe, phase: str, share: float) -> None:
+def set_rate(optimizer: Adam, recipe: Recipe, phase: str, share: float) -> None:
     """Set the learning rate of a step after some share of its phase: constant, or along a cosine to zero."""
     if recipe.schedule == "cosine" or (recipe.schedule == "plateau" and phase == "rounds"):
-        for group in optimizer.param_groups:
-            group["lr"] = recipe.learning_rate * (1 + math.cos(math.pi * share)) / 2
+        optimizer.learning_rate = recipe.learning_rate * (1 + math.cos(math.pi * share)) / 2
 
 
 def refine(
