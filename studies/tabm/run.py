@@ -129,9 +129,14 @@ def outcome(run: dict[str, Any]) -> dict[str, Any]:
 def main() -> None:
     parser = pages.parser_of(__doc__, page.RESULTS)
     parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--ablations", action="store_true", help="only models without one of their parts")
     asked = parser.parse_args()
-    small = [] if asked.report else sorted((Path(os.environ["METRICGRAD_DATA"]) / "rt30").glob("*.parquet"))
-    tables = [] if asked.report else sorted([*(path.stem for path in small), *PAPER])
+    small = (
+        []
+        if asked.report or asked.ablations
+        else sorted((Path(os.environ["METRICGRAD_DATA"]) / "rt30").glob("*.parquet"))
+    )
+    tables = sorted([*(path.stem for path in small), *PAPER]) if small else []
     runs = [
         {"table": table, "metric": metric, "model": model, "seed": seed}
         for seed in range(page.FIRST_SEED, page.FIRST_SEED + asked.seeds)
