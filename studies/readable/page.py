@@ -15,6 +15,7 @@ from studies.readable.cells import (
     EBM,
     EBM_PAIRS,
     FOLDED,
+    FOLDED_FOR_METRIC,
     FOR_A_METRIC,
     LOG_LOSS,
     METRICS,
@@ -136,6 +137,7 @@ def page(path: Path = RESULTS) -> str:
             targets=targets(found, times),
             means=mean_table(found),
             against=comparison(found, OURS, EBM, METRICS),
+            folds=comparison(found, FOLDED_FOR_METRIC, EBM, METRICS),
             log=comparison(found, OURS_FOR_LOG_LOSS, EBM, (*METRICS, LOG_LOSS)),
             folded=comparison(found, FOLDED, EBM, (*METRICS, LOG_LOSS)),
             metric=comparison(found, OURS, OURS_FOR_LOG_LOSS, METRICS),
@@ -170,6 +172,8 @@ the two losses, from -100 to 100 %.
 ## Additive for the metric against EBM without pairs
 
 {against}
+
+{folds}
 
 ![Loss saved against EBM, by metric](images/readable-gains.svg)
 
