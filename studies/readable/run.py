@@ -28,7 +28,7 @@ from metricgrad.metrics.metric import Metric
 from metricgrad.training.splits import Split, folds, split
 from studies import pages
 from studies.readable import page, rivals
-from studies.readable.cells import FIRST_SEED, METRICS, RESULTS
+from studies.readable.cells import FIRST_SEED, FOR_A_METRIC, METRICS, RESULTS
 from studies.win.run import DATASETS
 
 MAX_ROWS, FOLDS = 20_000, 5
@@ -42,7 +42,7 @@ AT_ONCE = {
     "additive for log loss": ("additive", "cross-entropy"),
     "additive for log loss, 10 pairs": (additive(interactions=10), "cross-entropy"),
 }
-FOLDED = {"additive for log loss, 5 folds": "additive"}
+FOLDED = ("additive for log loss, 5 folds", "additive, 5 folds")
 OTHERS = {
     "ebm, no pairs": partial(rivals.ebm, interactions=0),
     "ebm": partial(rivals.ebm, interactions="3x"),
@@ -89,7 +89,7 @@ def outcome(table: str, model: str, seed: int, metric: str | None = None) -> dic
     if model in OTHERS:
         found = OTHERS[model](X, y, parts, seed)
     elif model in FOLDED:
-        found = folded(X, y, parts, seed, FOLDED[model])
+        found = folded(X, y, parts, seed, metric)
     else:
         found = own(X, y, parts, seed, *{**OWN, **AT_ONCE}[model], metric or LOG_LOSS)
     seconds = time.process_time() - begun
@@ -118,20 +118,24 @@ def own(
     return rivals.Judged(test, tuning, parts.validation)
 
 
-def folded(X: np.ndarray, y: np.ndarray, parts: Split, seed: int, model: Any) -> rivals.Judged:
-    """Average five of our models trained for log loss on folds of training and validation rows, as EBM averages bags.
+def folded(X: np.ndarray, y: np.ndarray, parts: Split, seed: int, metric: str | None) -> rivals.Judged:
+    """Average five additive models, trained on folds of training and validation rows, as EBM averages bags.
 
-    The threshold is chosen on the scores of rows that a fold left out.
+    The threshold is chosen on the scores of rows that a fold left out. Models for a metric have no scale of their own,
+    so their scores are averaged in units of their spread.
     """
     known = np.sort(np.concatenate((parts.train, parts.validation)))
     test, tuning = np.zeros(len(parts.test)), np.zeros(len(known))
+    how = (LOG_LOSS, "cross-entropy") if metric is None else (metric, "sl-r")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for _, held_out in folds(y[known], FOLDS, seed):
-            fitted = MetricClassifier(LOG_LOSS, method="cross-entropy", model=model, random_state=seed)
+            fitted = MetricClassifier(*how, model="additive", random_state=seed)
             fitted.fit(X[known], y[known], validation=held_out)
-            test += (fitted.decision_function(X[parts.test]) + fitted.threshold_) / FOLDS
-            tuning[held_out] = fitted.decision_function(X[known[held_out]]) + fitted.threshold_
+            scores = [fitted.decision_function(rows) + fitted.threshold_ for rows in (X[known], X[parts.test])]
+            centre, scale = (0.0, 1.0) if metric is None else (scores[0].mean(), scores[0].std() or 1.0)
+            tuning[held_out] = (scores[0][held_out] - centre) / scale
+            test += (scores[1] - centre) / scale / FOLDS
     return rivals.Judged(test, tuning, known)
 
 
@@ -150,6 +154,7 @@ def main() -> None:
         "--models", default=";".join((*OTHERS, *AT_ONCE, *FOLDED, *OWN)), help="names, separated by semicolons"
     )
     parser.add_argument("--tables", default="")
+    parser.add_argument("--metrics", default=";".join(METRICS), help="of models for a metric, separated by semicolons")
     asked = parser.parse_args()
     torch.set_num_threads(1)
     chosen = asked.tables.split(",") if asked.tables else [] if asked.report else tables()
@@ -158,7 +163,7 @@ def main() -> None:
         for model in asked.models.split(";")
         for seed in range(asked.seeds)
         for table in chosen
-        for metric in (METRICS if model in OWN else [None])
+        for metric in (asked.metrics.split(";") if model in FOR_A_METRIC else [None])
     ]
     pages.run_missing(Store(asked.results), runs, lambda run: outcome(**run))
     if asked.results == RESULTS:
