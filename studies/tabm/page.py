@@ -139,8 +139,8 @@ def _verdict(found: pd.DataFrame) -> str:
         said.append(
             f"Against {other} it has **{_less(s['sum'])} loss** over all cells, in the mean of the cells "
             f"{_less(s['mean'])} (± {s['error']:.1f}), in the median cell {_less(s['median'])}. The target, {wanted}, "
-            f"was {reached['sum']} by the first measure and {reached['mean']} by the second. On the {len(fresh)} cells of "
-            f"tables that nothing was chosen on it has {_less(saved(fresh, other)['sum'])}."
+            f"was {reached['sum']} by the first measure and {reached['mean']} by the second. On the {len(fresh)} cells "
+            f"of tables that nothing was chosen on it has {_less(saved(fresh, other)['sum'])}."
         )
     return " ".join(said)
 
