@@ -110,7 +110,7 @@ with a tuned threshold is {PUBLISHED}. Models other than the network have all fi
 - Median CPU seconds of a fit on one of the thirty tables: {seconds}.
 - A difference of less than {100 * TIE:.1f} % of the loss counts as level. The mean of shares is carried by tables on
 which the loss is small; the share of the summed loss is not.
-- {listed(sorted({record["command"] for record in records}))}; {versions(records)}.""")
+- {listed(sorted({record["command"].split(" --tables")[0] for record in records}))}; {versions(records)}.""")
 
 
 def draw(path: Path = RESULTS, out: Path = PICTURE) -> None:

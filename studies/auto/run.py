@@ -70,17 +70,19 @@ def main() -> None:
     parser = pages.parser_of(__doc__, page.RESULTS)
     parser.add_argument("--models", default=",".join(name for name in HOW if "," not in name) + ";lightgbm, five folds")
     parser.add_argument("--metrics", default=",".join(page.METRICS))
+    parser.add_argument("--tables", help="names, separated by commas; by default all")
     parser.add_argument("--folds", type=int, default=5, help="of the thirty tables, F1; other metrics have one")
     asked = parser.parse_args()
     models = [name for part in asked.models.split(";") for name in ([part] if part in HOW else part.split(","))]
     tables = sorted(path.stem for path in (Path(os.environ["METRICGRAD_DATA"]) / "rt30").glob("*.parquet"))
     places = [(name, fold) for fold in range(asked.folds) for name in (*tables, *(page.PAPER if not fold else ()))]
+    wanted = asked.tables.split(",") if asked.tables else [*tables, *page.PAPER]
     runs = [
         {"dataset": name, "fold": fold, "metric": metric, "model": model, **_competing(model)}
         for name, fold in places
         for metric in asked.metrics.split(",")
         for model in models
-        if not fold or (metric == "f1" and model != "mlp")
+        if name in wanted and (not fold or (metric == "f1" and model != "mlp"))
     ]
     if not asked.report:
         pages.run_missing(Store(asked.results), runs, outcome)
