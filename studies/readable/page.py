@@ -41,9 +41,7 @@ RIVALS = {
 }
 MIN_SHARE = 0.75
 """Of the runs of EBM that a model must have to be in the table of means."""
-FEW_SEEDS = (
-    "Preliminary: fewer than three seeds, so differences between models are those of one or two splits of a table."
-)
+FEW_SEEDS = "Preliminary: fewer than three seeds, so that a cell depends much on its split."
 
 
 def mean_error(values: pd.Series) -> str:
@@ -57,7 +55,7 @@ def comparison(found: pd.DataFrame, own: str, other: str, metrics: Iterable[str]
     metrics = list(metrics)
     for metric in (*metrics, "all"):
         some = both[both.index.get_level_values("metric").isin(metrics)] if metric == "all" else at(both, metric)
-        if len(some) < 2 or (metric == "all" and len(metrics) == 1):
+        if len(some) < 2 or (metric == "all" and len(rows) < 2):
             continue
         per_table = some["saved"].groupby(level="table").mean()  # metrics of a table are not independent
         wins, defeats = (some["own"] < some["other"]).sum(), (some["own"] > some["other"]).sum()
