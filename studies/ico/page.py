@@ -118,11 +118,11 @@ standard errors over seeds ({seeds} a cell). The printed columns are those of th
 {verdicts}
 
 The paper's splits and encodings are not published, so that values of cross-entropy differ too: a difference of a few
-standard errors between our columns and the printed ones is no proof. Adult is `a9a` of LIBSVM, the same data in binary
-columns, numbers as fifths, so that an additive model of it is the linear one; IJCNN1 is its 49,990 training rows; the
-positives of Letter are the commonest letter. *Linear* is `MetricClassifier("pr_auc(0.95,1)", model="linear", validation_fraction=1/3)` as
-it comes. *Five folds* is the mean of five such models, each of which leaves out a fifth of the training and validation
-rows: of linear models it is one linear model.
+standard errors between our columns and the printed ones is no proof. Adult is `a9a` of LIBSVM, the same data in
+binary columns, numbers as fifths, so that an additive model of it is the linear one; IJCNN1 is its 49,990 training
+rows; the positives of Letter are the commonest letter. *Linear* is `MetricClassifier("pr_auc(0.95,1)",
+model="linear", validation_fraction=1/3)` as it comes. *Five folds* is the mean of five such models, each of which
+leaves out a fifth of the training and validation rows: of linear models it is one linear model.
 
 ## What limits it
 

@@ -227,7 +227,8 @@ What training for the metric itself adds to our additive model:
 
 ![CPU seconds a fit, by rows](images/readable-time.svg)
 
-Models for the metric are fitted once for each metric, all others once for all.
+Models for the metric are fitted once for each metric, all others once for all. The time of EBM
+includes scoring rows by each bag, for the threshold.
 
 ## Every table
 
