@@ -41,9 +41,7 @@ RIVALS = {
 }
 MIN_SHARE = 0.75
 """Of the runs of EBM that a model must have to be in the table of means."""
-FEW_SEEDS = (
-    "Preliminary: fewer than three seeds, so differences between models are those of one or two splits of a table."
-)
+FEW_SEEDS = "Preliminary: fewer than three seeds, so that a cell depends much on its split."
 
 
 def mean_error(values: pd.Series) -> str:
@@ -57,7 +55,7 @@ def comparison(found: pd.DataFrame, own: str, other: str, metrics: Iterable[str]
     metrics = list(metrics)
     for metric in (*metrics, "all"):
         some = both[both.index.get_level_values("metric").isin(metrics)] if metric == "all" else at(both, metric)
-        if len(some) < 2 or (metric == "all" and len(metrics) == 1):
+        if len(some) < 2 or (metric == "all" and len(rows) < 2):
             continue
         per_table = some["saved"].groupby(level="table").mean()  # metrics of a table are not independent
         wins, defeats = (some["own"] < some["other"]).sum(), (some["own"] > some["other"]).sum()
@@ -185,8 +183,8 @@ def page(path: Path = RESULTS) -> str:
 
 TEXT = """# Against other readable models
 
-Additive models that follow the metric, against readable models that aim at log loss: {rivals}; on {thirty} of the thirty
-tables of [additive models](additive.md){more}, five metrics; seeds of a cell: {seeds}. {few}
+Additive models that follow the metric, against readable models that aim at log loss: {rivals}; on {thirty} of the
+thirty tables of [additive models](additive.md){more}, five metrics; seeds of a cell: {seeds}. {few}
 
 {targets}
 
@@ -229,7 +227,8 @@ What training for the metric itself adds to our additive model:
 
 ![CPU seconds a fit, by rows](images/readable-time.svg)
 
-Models for the metric are fitted once for each metric, all others once for all.
+Models for the metric are fitted once for each metric, all others once for all. The time of EBM
+includes scoring rows by each bag, for the threshold.
 
 ## Every table
 
@@ -239,14 +238,14 @@ Losses on test rows: additive for the metric / EBM without pairs.
 
 ## How it was measured
 
-All models have the same 20 % of the rows to be judged on. Ours and logistic regression, with and without bins, are trained
-on 64 % and have 16 % for validation: our checkpoint, ridge and threshold are chosen there, and the threshold of F1 of
-the others; their ridge is chosen by cross-validation of the training rows. EBM has all 80 % to train on, with its own
-14 bags, each of which holds 15 % out to stop early; the threshold of F1 is the best for its out-of-bag scores. So EBM
-has a quarter more rows, and so has the mean of five folds. Settings of all models are their defaults. Bins, ridge and
-averaging were compared on validation rows of other seeds. At first, additive models for log loss were selected by F1,
-as `method="cross-entropy"` does with the metric `"f1"`; when their log loss on test rows showed it, these runs were
-dropped and made again with log loss for the selection.
+All models have the same 20 % of the rows to be judged on. Ours and logistic regression, with and without bins, are
+trained on 64 % and have 16 % for validation: our checkpoint, ridge and threshold are chosen there, and the threshold
+of F1 of the others; their ridge is chosen by cross-validation of the training rows. EBM has all 80 % to train on,
+with its own 14 bags, each of which holds 15 % out to stop early; the threshold of F1 is the best for its out-of-bag
+scores. So EBM has a quarter more rows, and so has the mean of five folds. Settings of all models are their defaults.
+Bins, ridge and averaging were compared on validation rows of other seeds. At first, additive models for log loss were
+selected by F1, as `method="cross-entropy"` does with the metric `"f1"`; when their log loss on test rows showed it,
+these runs were dropped and made again with log loss for the selection.
 
 `METRICGRAD_DATA=... python -m studies.readable.run`, which continues where it stopped; this page by
 `python -m studies.readable.page`. Stored in `results/readable.parquet`: {made}.

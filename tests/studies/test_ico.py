@@ -29,11 +29,9 @@ def test_the_page_has_the_numbers_that_are_stored() -> None:
     assert page.page() == PAGE.read_text("utf-8")
 
 
-def test_five_seeds_are_stored_of_every_linear_cell() -> None:
+def test_five_seeds_are_stored_of_every_cell() -> None:
     found = page.outcomes()
-    seeds = found.groupby(["model", "dataset", "method"])["seed"].nunique()
-    assert set(seeds["linear"]) == {5}
-    assert seeds.min() >= 3
+    assert set(found.groupby(["dataset", "model", "method"])["seed"].nunique()) == {5}
     assert len(found) == len({Store.key(record["run"]) for record in Store(page.RESULTS)})
 
 
