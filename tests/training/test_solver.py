@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 
+from metricgrad.losses.binary import BASELINES
 from metricgrad.metrics.registry import get_metric
 from metricgrad.metrics.tasks import BINARY, MULTICLASS
 from metricgrad.surrogate.loss import SurrogateLoss
@@ -175,3 +176,21 @@ def test_a_part_of_a_large_table_counts_classes_as_the_table_does(monkeypatch):
     natural = _part_of(Rows(rows.x, y), 4, None, 0)
     assert natural.w is None
     assert len(natural.y) == 1_000
+
+
+@pytest.mark.parametrize("name", ["balanced", "focal", "soft-f1"])
+def test_smooth_hand_made_losses_are_lowered_on_all_rows(name):
+    rows, loss = rows_of(600, 4, 5), BASELINES[name]()
+    recipe = get_recipe(LINEAR, rounds=20, patience=None)
+    model = build_model("linear", rows.x.shape[1])
+    with torch.no_grad():
+        before = None
+        for done in train(model, loss, rows, recipe):
+            if done.phase == "warm-up":
+                before = float(loss(model(rows.x), rows.y))
+        after = float(loss(model(rows.x), rows.y))
+    assert after < before
+    if name == "balanced":
+        expected = LogisticRegression(class_weight="balanced", C=1e4, tol=1e-8, max_iter=1_000)
+        expected.fit(rows.x.numpy(), rows.y.numpy())
+        np.testing.assert_allclose(model.body.weight.detach()[0], expected.coef_[0], rtol=0.02, atol=0.02)

@@ -121,6 +121,12 @@ class LovaszSoftmax(nn.Module):
         return _lovasz((-_margins(scores, targets)).sigmoid(), targets, weights).mean()
 
 
+ROW_LOSSES = (CrossEntropy, CostSensitive, Focal, Balanced)
+"""Losses of single rows."""
+ON_ALL_ROWS = (*ROW_LOSSES, SoftF1, SoftJaccard)
+"""Smooth losses that take as long as their rows are many, so that a model can follow them on all rows at once."""
+
+
 # ---- losses of pairs -----------------------------------------------------------------------------------------------
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from metricgrad.losses.binary import ON_ALL_ROWS, ROW_LOSSES
 from metricgrad.losses.default import proxy_for
 from metricgrad.metrics.registry import Metric
 from metricgrad.metrics.tasks import BINARY
@@ -74,7 +75,7 @@ def train(
         Where the state of the rounds is written at checks, and read from if a run was stopped.
     """
     selections = [selection] if isinstance(selection, Selection) else list(selection)
-    if recipe.start == "solved" and not isinstance(loss, (SurrogateLoss, DirectSearch)):
+    if recipe.start == "solved" and not isinstance(loss, (SurrogateLoss, DirectSearch, *ON_ALL_ROWS)):
         recipe = recipe.for_baselines  # by mini-batches: not every hand-made loss can be followed on all rows
     run, learned = TrainingRun(model, rows, recipe, selections, seed, loss), False
     try:
@@ -90,9 +91,11 @@ def train(
         if isinstance(loss, DirectSearch):
             learned = True
             yield from run.search(loss, seed)
-        elif run.problem and isinstance(loss, SurrogateLoss):
+        elif run.problem and type(loss) is type(run.problem.proxy):
+            pass  # its minimum is the start
+        elif run.problem and isinstance(loss, (SurrogateLoss, *ON_ALL_ROWS)):
             yield from run.follow_on_all_rows(loss)
-        elif not (run.problem and type(loss) is type(run.problem.proxy)):  # whose minimum is the start
+        else:
             yield from run.follow("rounds", losses, recipe.rounds * recipe.model_steps, checkpoint)
     finally:
         if selections:
@@ -163,16 +166,17 @@ class TrainingRun:
             problem.weights, problem.ridge, value = kept
         yield self._validated(Round("warm-up", of, of, number, value, seconds=self.seconds), [self.model])
 
-    def follow_on_all_rows(self, loss: SurrogateLoss) -> Generator[Round, None, None]:
-        """Let the model follow a surrogate on all rows at once, by L-BFGS; sets are drawn to refine it only."""
+    def follow_on_all_rows(self, loss: nn.Module) -> Generator[Round, None, None]:
+        """Let the model follow a loss on all rows at once, by L-BFGS; sets are drawn to refine a surrogate only."""
         problem, recipe = self.problem, self.recipe
         assert problem is not None
         y, w = problem.rows.y, problem.rows.w
         w = torch.ones(len(y)) if w is None else w
+        shrink = 1.0 if isinstance(loss, ROW_LOSSES) else recipe.anchor
 
         def objective(scores: Tensor, weight: Tensor) -> Tensor:
             (value,) = objectives([loss], scores.unsqueeze(0), y, w, recipe.anchor)
-            return value + recipe.anchor * problem.shrinkage(weight)
+            return value + shrink * problem.shrinkage(weight)
 
         for number in range(recipe.rounds):  # line 2
             if recipe.first == "surrogate":
