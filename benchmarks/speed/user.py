@@ -50,6 +50,7 @@ OVER_OLD_RECIPE = {"mlp": 1 / 3}
 FIRST_FIT_SECONDS = {"black box of labels": 10.0, "black box of scores": 20.0}
 """Bars for the first fit of a black box, beyond its calls and a fit with a bundled surrogate."""
 MAX_CALLS = 4_000
+OLD_VERSION = "version 0.1"
 COMPARE_SECONDS = {"linear": 60.0, "additive": 60.0, "mlp": 240.0}
 LARGE_ROWS = 50_000
 
@@ -219,6 +220,9 @@ def claims_of(record: Mapping[str, Any]) -> list[dict[str, Any]]:
     for model, bar in OVER_OLD_RECIPE.items():
         over = record["old_recipe"]["over"][model]
         claims.append(claim(f"fit for F1, {model}, over the recipe of 0.1", over, at_most=bar))
+    if "old_version" in record:
+        over = record["old_version"]["over"]["mlp"]
+        claims.append(claim("fit for F1, mlp, over version 0.1", over, at_most=OVER_OLD_RECIPE["mlp"]))
     for one in record["first_fits"]:
         if bar := FIRST_FIT_SECONDS.get(one["metric"], 0.0):
             beyond = one["first"]["seconds"] - one["first"]["call_seconds"] - one["bundled_seconds"]
@@ -247,6 +251,48 @@ def old_recipe(repeats: int) -> dict[str, Any]:
     return {"over": over, "seconds": middle(times), "test_metric": reached, "laps": repeats}
 
 
+FIT_ONCE = """
+import sys, time, warnings
+import numpy as np, torch
+from metricgrad import MetricClassifier
+warnings.simplefilter("ignore")
+torch.set_num_threads(1)
+data = np.load(sys.argv[1])
+MetricClassifier("f1", random_state=0).fit(data["X"][:500], data["y"][:500])  # late imports must not be timed
+begun = time.process_time()
+model = MetricClassifier("f1", random_state=0).fit(data["X"], data["y"])
+print(time.process_time() - begun, model.score(data["X_test"], data["y_test"]))
+"""
+"""Fits the paper's network as it is by default, in any version, and prints processor seconds and F1."""
+
+
+def old_version(folder: Path, repeats: int) -> dict[str, Any]:
+    """Time the default fit of the paper's network beside that of another version, whose checkout is in a folder."""
+    reached: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as work:
+        path = Path(work) / "data.npz"
+        np.savez(path, **made_up()._asdict())
+
+        def timed(name: str, source: Path) -> float:
+            environment = {**os.environ, "PYTHONPATH": str(source), "OMP_NUM_THREADS": "1"}
+            done = subprocess.run(
+                [sys.executable, "-c", FIT_ONCE, str(path)], env=environment, capture_output=True, text=True, check=True
+            )
+            seconds, reached[name] = map(float, done.stdout.split())
+            return seconds
+
+        ready = {
+            "now": lambda: timed("now", Path(__file__).parents[2] / "src"),
+            OLD_VERSION: lambda: timed(OLD_VERSION, folder / "src"),
+        }
+        times = in_turns(ready, repeats, timed=self_timed, warm=False, what="versions")
+    commit = subprocess.run(
+        ["git", "-C", str(folder), "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    over = {"mlp": ratio(times["now"], times[OLD_VERSION])}
+    return {"over": over, "seconds": middle(times), "test_metric": reached, "laps": repeats, "commit": commit}
+
+
 def measured(asked: Any) -> dict[str, Any]:
     """Measure the parts that were asked for."""
     parts, found, models = asked.parts.split(","), {}, [name for name in asked.models.split(",") if name in MODELS]
@@ -263,6 +309,8 @@ def measured(asked: Any) -> dict[str, Any]:
         ]
     if "old" in parts:
         found["old_recipe"] = old_recipe(asked.repeats)
+    if asked.before:
+        found["old_version"] = old_version(asked.before, asked.repeats)
     if "first" in parts:
         found["first_fits"] = first_fits("linear")
     if "command" in parts:
@@ -275,6 +323,7 @@ def measured(asked: Any) -> dict[str, Any]:
 def main() -> int:
     parser = parser_of(__doc__, repeats=3)
     parser.add_argument("--parts", default="fits,old,first,command,compare", help="what to measure; others stay")
+    parser.add_argument("--before", type=Path, help="a checkout of version 0.1, to time the network by its code too")
     parser.add_argument("--models", default="linear,additive,mlp", help="of the command and of compare")
     asked = parser.parse_args()
     torch.set_num_threads(1)
