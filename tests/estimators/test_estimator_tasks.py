@@ -168,7 +168,7 @@ def test_labels_that_do_not_suit_the_metric_are_refused() -> None:
         MetricClassifier("f1").fit(X, y)
     with pytest.raises(ValueError, match="y: expected a column of 0 and 1 for every label"):
         MetricClassifier("sample_f1").fit(X, y)
-    with pytest.raises(ValueError, match="method: expected one of sl-r, sl-s, sl-u, cross-entropy, got 'focal'"):
+    with pytest.raises(ValueError, match="method: expected one of auto, sl-r, sl-s, sl-u, cross-entropy, got 'focal'"):
         MetricClassifier("macro_f1", "focal").fit(X, y)
     with pytest.raises(ValueError, match="threshold: expected 'validation' or a number for several outputs"):
         MetricClassifier("macro_f1", threshold="cv").fit(X, y)
