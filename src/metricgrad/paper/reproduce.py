@@ -16,7 +16,7 @@ from metricgrad.paper.datasets import table1
 from metricgrad.paper.experiments import BUDGETS, TABLES, Run, execute, jobs_of, table_runs
 from metricgrad.paper.printed import TABLE1
 from metricgrad.paper.protocols import PROTOCOLS
-from metricgrad.training.networks import MODELS
+from metricgrad.training.networks import MODELS, TREES
 from metricgrad.training.recipe import Recipe, get_recipe
 
 FIGURES = ("figure1", "figure2", "figure3")
@@ -63,7 +63,7 @@ def make_plan(
         ("protocol", protocol, (*PROTOCOLS, "both")),
         ("budget", budget, tuple(BUDGETS)),
         ("recipe", recipe or "default", ("default", "paper")),
-        ("model", model, tuple(MODELS)),
+        ("model", model, tuple(name for name in MODELS if name != TREES)),
     ):
         if value not in allowed:
             raise ValueError(f"{name}: expected one of {', '.join(allowed)}, got {value!r}")

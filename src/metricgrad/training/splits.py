@@ -161,7 +161,7 @@ def group_folds(groups: ArrayLike, y: ArrayLike, k: int, seed: int) -> list[tupl
     Groups, in random order, go to the fold that has the fewest rows of their rarest class, then the fewest rows.
 
     >>> [validation.tolist() for train, validation in group_folds(["a", "a", "b", "b"], [0, 1, 0, 1], k=2, seed=0)]
-    [[2, 3], [0, 1]]
+    [[0, 1], [2, 3]]
     """
     classes, group = _checked_classes(y), _checked_classes(groups)
     if len(group) != len(classes):
