@@ -76,6 +76,14 @@ def test_the_best_on_held_out_rows_is_chosen_and_one_surely_behind_is_not_traine
     assert ranked(found.results(0.9), f1)[0] == "model best was chosen: F1 0.9000 on held-out rows"
 
 
+def test_the_chosen_model_comes_first_even_if_another_was_ahead_of_it_on_the_folds_of_both() -> None:
+    found, _ = entered({"first": 0.05, "second": 0.0})
+    found.best = found.candidates[0]  # as if it had overtaken the second on later folds
+    first, second = found.results(0.9)
+    assert first["model"] == "first"
+    assert second["behind"] < 0 == first["behind"]
+
+
 def test_what_is_behind_is_the_difference_of_the_pooled_losses() -> None:
     found, _ = entered({"best": 0.0, "close": 0.05})
     close = next(one for one in found.candidates if one is not found.best)

@@ -26,8 +26,6 @@ MIN_SPREAD = 1e-12
 """Scores that differ by less are not scaled up."""
 BEHIND = 2.0
 """Standard errors behind the best after which a candidate is trained on no further fold."""
-
-
 NOT_TRIED = "not tried: the time was up"
 
 
@@ -238,8 +236,9 @@ class Competition:
     def results(self, value: float) -> list[dict[str, Any]]:
         """Return a record of every candidate, the chosen one, which has this value, first, then by how far behind."""
         chosen = {"value": value, "behind": 0.0, "standard_error": 0.0}
-        lines = [self._cost(one) | (chosen if one is self.best else self._gap(one)) for one in self.candidates]
-        return sorted(lines, key=lambda line: (line["note"] == NOT_TRIED, line["behind"]))
+        others = [self._cost(one) | self._gap(one) for one in self.candidates if one is not self.best]
+        others.sort(key=lambda line: (line["note"] == NOT_TRIED, line["behind"]))
+        return [self._cost(self.best) | chosen, *others]
 
     def _gap(self, candidate: Candidate) -> dict[str, float]:
         """Return how far a candidate is behind the chosen one, on the rows that both have scored."""
