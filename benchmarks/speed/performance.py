@@ -117,7 +117,7 @@ def _beside_old_version(found: Mapping[str, Any] | None) -> str:
     return (
         f"Against the code of version 0.1 itself (commit {found['commit']}, {found['laps']} laps): {now:.1f} s against "
         f"{old:.1f} s, with an F1 of {better:.4f} against {before:.4f} on the test rows of that synthetic table, one "
-        "seed: less time, and there some quality too."
+        "seed. The time is lower, and so is F1 on this table."
     )
 
 
