@@ -26,7 +26,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from metricgrad.metrics.confusion import ratio
+from metricgrad.metrics.binary import f_beta_loss, jaccard_loss
+from metricgrad.metrics.confusion import Confusion, Counts, ratio
 
 # ---- losses of single rows -----------------------------------------------------------------------------------------
 
@@ -87,22 +88,41 @@ class Balanced(nn.Module):
 # ---- losses of counts ----------------------------------------------------------------------------------------------
 
 
-class SoftF1(nn.Module):
+class SoftCounts(nn.Module):
+    """Any metric of confusion counts, with probabilities in place of decisions.
+
+    Parameters
+    ----------
+    counts : callable
+        The loss from confusion counts, as in `Metric.counts`.
+    """
+
+    def __init__(self, counts: Counts) -> None:
+        super().__init__()
+        self.counts = counts
+
+    def forward(self, scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
+        """Return the mean over sets."""
+        weights = torch.ones_like(scores) if weights is None else weights.to(scores.dtype)
+        positives, negatives = weights * (targets == 1), weights * (targets != 1)
+        found = scores.sigmoid()
+        tp, fp = (positives * found).sum(-1), (negatives * found).sum(-1)
+        missed, spared = (positives * (1 - found)).sum(-1), (negatives * (1 - found)).sum(-1)
+        return self.counts(Confusion(tp, fp, missed, spared)).mean()
+
+
+class SoftF1(SoftCounts):
     """One minus F1, with probabilities in place of decisions; also known as the Dice loss."""
 
-    def forward(self, scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
-        """Return the mean over sets."""
-        found, called, positives = _soft_counts(scores, targets, weights)
-        return (1 - ratio(2 * found, called + positives)).mean()
+    def __init__(self) -> None:
+        super().__init__(partial(f_beta_loss, beta=1.0))
 
 
-class SoftJaccard(nn.Module):
+class SoftJaccard(SoftCounts):
     """One minus the intersection over the union, with probabilities in place of decisions."""
 
-    def forward(self, scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
-        """Return the mean over sets."""
-        found, called, positives = _soft_counts(scores, targets, weights)
-        return (1 - ratio(found, called + positives - found)).mean()
+    def __init__(self) -> None:
+        super().__init__(jaccard_loss)
 
 
 class LovaszHinge(nn.Module):
@@ -123,7 +143,7 @@ class LovaszSoftmax(nn.Module):
 
 ROW_LOSSES = (CrossEntropy, CostSensitive, Focal, Balanced)
 """Losses of single rows."""
-ON_ALL_ROWS = (*ROW_LOSSES, SoftF1, SoftJaccard)
+ON_ALL_ROWS = (*ROW_LOSSES, SoftCounts)
 """Smooth losses that take as long as their rows are many, so that a model can follow them on all rows at once."""
 
 
@@ -248,13 +268,6 @@ def _margins(scores: Tensor, targets: Tensor) -> Tensor:
 def row_mean(loss: Tensor, weights: Tensor | None) -> Tensor:
     """Return the weighted mean over the rows of all sets: `(..., n)` -> scalar."""
     return loss.mean() if weights is None else (loss * weights).sum() / weights.sum()
-
-
-def _soft_counts(scores: Tensor, targets: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the expected weights of true positives, of rows called positive and of positives, each `(...)`."""
-    weights = torch.ones_like(scores) if weights is None else weights.to(scores.dtype)
-    called, positives = weights * scores.sigmoid(), weights * (targets == 1)
-    return (called * (targets == 1)).sum(-1), called.sum(-1), positives.sum(-1)
 
 
 def _lovasz(errors: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:
