@@ -17,6 +17,8 @@ from metricgrad import MetricClassifier, Recipe, black_box
 from metricgrad.estimators.competition import Candidate, Competition, ranked, scale_of
 from metricgrad.estimators.metric_estimator import Trained
 from metricgrad.metrics.registry import f1
+from metricgrad.strategies.named import Named
+from metricgrad.strategies.registry import STRATEGIES
 from metricgrad.training.data import Rows, Scaler
 from metricgrad.training.networks import Scorer
 from metricgrad.training.splits import folds
@@ -50,7 +52,7 @@ def rows_of(fold: int, n: int = 300) -> Rows:
 
 def entered(noises: dict[str, float], count: int = 5, limit: float | None = None, stop_at: int | None = None) -> Any:
     """Run a competition of fixed models; the fit of a certain number is interrupted."""
-    candidates = [Candidate(name, SHORT) for name in noises]
+    candidates = [Candidate(name, SHORT, Named("cross-entropy")) for name in noises]
     calls: list[tuple[str, int]] = []
 
     def train(candidate: Candidate, fold: int, left: float | None) -> tuple[Trained, Rows]:
@@ -181,17 +183,44 @@ def test_trees_are_a_model_like_others() -> None:
     assert "behind" in model.leaderboard()
 
 
-def test_the_method_auto_keeps_the_better_of_surrogate_and_direct_search_on_validation_rows() -> None:
-    losses = {}
-    for method in ("sl-r", "direct", "auto"):
-        model = MetricClassifier("average_precision", method, "linear", random_state=0).fit(X, Y)
-        losses[method] = model.validation_loss_
-    assert losses["auto"] == min(losses["sl-r"], losses["direct"])
-    kept = model.results_[0]["methods"]
-    expected = {"cross-entropy 1"} if not model.verdict_.followed else {"sl-r 1", "direct 1"}
-    assert kept in expected
-    network = MetricClassifier("average_precision", "auto", "small", recipe=SHORT).fit(X, Y)
-    assert network.results_[0]["methods"] in ("cross-entropy 1", "sl-r 1")
+@pytest.mark.parametrize("metric", ["f1", "average_precision"])
+def test_strategies_compete_and_the_usual_loss_stays_unless_another_is_better_than_noise(metric: str) -> None:
+    model = MetricClassifier(metric, "auto", "linear", random_state=0, folds=3).fit(X, Y)
+    lines = {line["methods"]: line for line in model.results_}
+    hand_made = {"hand-made"} if metric == "f1" else set()
+    assert lines.keys() == {"proper", "weighted", "direct", "sl-r"} | hand_made
+    usual, verdict = lines["proper"], model.verdict_
+    assert usual["folds"] == 3  # it is never dropped: the others are compared with it
+    if verdict.followed:
+        chosen = model.results_[0]
+        assert verdict.strategy == chosen["methods"] != "proper"
+        assert usual["behind"] > 0.5 * usual["standard_error"]
+        assert verdict.gain == pytest.approx(usual["behind"])
+    else:
+        assert model.results_[0]["methods"] == "proper"
+        assert verdict.gain <= 0.5 * verdict.error
+    assert (verdict.rows, verdict.positives) == (600, min(Y.sum(), 600 - Y.sum()))
+
+
+def test_among_strategies_the_usual_loss_gives_the_model_that_it_gives_alone() -> None:
+    together = MetricClassifier("f1", "auto", "linear", random_state=0, validation_fraction=0.3).fit(X, Y)
+    alone = MetricClassifier("f1", "cross-entropy", "linear", random_state=0, validation_fraction=0.3).fit(X, Y)
+    value = next(line["value"] for line in together.results_ if line["methods"] == "proper")
+    assert value == pytest.approx(f1.value(alone.validation_loss_), abs=1e-12)
+
+
+def test_a_network_is_tried_by_the_strategies_that_suit_it() -> None:
+    model = MetricClassifier("average_precision", "auto", "small", recipe=SHORT, folds=1).fit(X, Y)
+    assert {line["methods"] for line in model.results_} == {"proper", "sl-r"}
+    assert len({one.name for one in STRATEGIES}) == len(STRATEGIES)
+
+
+def test_a_stop_in_the_warm_up_that_strategies_share_keeps_the_model_so_far() -> None:
+    model = MetricClassifier("f1", "auto", "small", recipe=SHORT, callback=lambda done: done.steps >= 20).fit(X, Y)
+    assert model.interrupted_
+    assert [line["folds"] for line in model.results_] == [1, 0, 0]
+    assert model.results_[0]["methods"] == "proper"
+    assert model.predict(X).shape == Y.shape
 
 
 def test_groups_are_never_both_trained_on_and_held_out() -> None:

@@ -29,7 +29,7 @@ from metricgrad.training.history import Round
 from metricgrad.training.recipe import Recipe
 
 if TYPE_CHECKING:
-    from metricgrad.estimators.competition import HeldOut
+    from metricgrad.estimators.competition import Candidate, HeldOut
 
 
 class MetricClassifier(CompetingClassifier):
@@ -218,8 +218,8 @@ class MetricClassifier(CompetingClassifier):
             best = found.best
             first, rows = best.folds[0].trained, best.held_out()
             self.network_, self.history_, self.interrupted_ = best.network(), first.history, found.interrupted
-            self.verdict_, self.chosen_recipe_ = best.verdict(found.judge), best.recipe
-            self.threshold_ = self._choose_threshold(table, rows, first.judge, best.recipe, seed)
+            self.verdict_, self.chosen_recipe_ = found.verdict(), best.recipe
+            self.threshold_ = self._choose_threshold(table, best, first.judge, seed)
         shifted = rows.scores - torch.as_tensor(self.threshold_)
         self.validation_loss_ = float(metric(shifted, rows.y, rows.w))
         self.results_ = found.results(float(metric.value(self.validation_loss_)))
@@ -273,9 +273,8 @@ class MetricClassifier(CompetingClassifier):
         self.classes_, self.positive_label_ = classes, positive
         return X, targets
 
-    def _choose_threshold(
-        self, table: TrainingData, rows: HeldOut, metric: Metric, recipe: Recipe, seed: int
-    ) -> float | Array:
+    def _choose_threshold(self, table: TrainingData, best: Candidate, metric: Metric, seed: int) -> float | Array:
+        rows, recipe = best.held_out(), best.recipe
         if metric.task.outputs:
             return self._choose_offsets(rows, metric, recipe)
         if not isinstance(self.threshold, str):
@@ -283,22 +282,21 @@ class MetricClassifier(CompetingClassifier):
         if not metric.decides or recipe.form == "zero":
             return 0.0
         if self.threshold == "cv" and not self.interrupted_:
-            found = self._cross_validated(table, metric, How(recipe, seed, self.time_limit))
+            found = self._cross_validated(table, metric, best, How(recipe, seed, self.time_limit))
             self.interrupted_ = found is None
             if found is not None:
                 return found
         return best_threshold(metric, *rows)
 
-    def _cross_validated(self, table: TrainingData, metric: Metric, how: How) -> float | None:
+    def _cross_validated(self, table: TrainingData, metric: Metric, best: Candidate, how: How) -> float | None:
         """Return the threshold of cross-validation; None if the user stopped it."""
-        from metricgrad.estimators.competition import Candidate
+        from metricgrad.estimators.fold_training import FoldTraining
         from metricgrad.estimators.held_out import cross_validated
 
-        candidate = Candidate(self._specs(metric.task)[0], how.recipe)
-
         def trained(own: TrainingData, training: Array, kept: Rows) -> Trained:
-            network = self._network(candidate, own, training, metric, how.seed, None)
-            return self._train(own, training, kept, metric, how, network)
+            network = self._network(best.model, how.recipe, own, training, metric, how.seed, None)
+            rows = own.lazy_rows(training, how.recipe.set_size)
+            return FoldTraining(self, network, rows, kept, metric).train(best.strategy, how)
 
         rescaled = partial(table.standardised, standardise=self._standardises)
         share = self.validation_fraction

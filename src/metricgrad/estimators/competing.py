@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Sequence
 from copy import deepcopy
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-import torch
 from sklearn.utils.validation import check_is_fitted
-from torch import nn
 
-from metricgrad.estimators.metric_estimator import Array, How, LabelEstimator, Trained, check_fit, scores_in_double
+from metricgrad.estimators.metric_estimator import Array, How, LabelEstimator, Trained, check_fit
 from metricgrad.metrics.registry import Metric
 from metricgrad.metrics.tasks import Task
 from metricgrad.training.data import Rows, TrainingData
 from metricgrad.training.networks import TREES, Scorer, build_model, kind_of
-from metricgrad.training.recipe import recipe_for
+from metricgrad.training.recipe import Recipe, recipe_for
 from metricgrad.training.splits import Split
 
 if TYPE_CHECKING:
     from metricgrad.estimators.competition import Candidate, Competition
+    from metricgrad.strategies.strategy import Strategy
 
 COMPETING = {"auto": ("linear", "additive", TREES, "tabm"), "readable": ("linear", "additive")}
 """Models that compete, the cheapest first."""
@@ -64,23 +61,49 @@ class CompetingClassifier(LabelEstimator):
     ) -> Competition:
         """Train every candidate on every part of the plan, as long as it may still be the best."""
         from metricgrad.estimators.competition import Candidate, Competition  # loading and predicting need none
+        from metricgrad.estimators.fold_training import FoldTraining
 
-        specs, classes = self._specs(metric.task), metric.task.name == "multiclass"
-        candidates = [Candidate(spec, recipe_for(self.recipe, kind_of(spec)), classes) for spec in specs]
-        networks = {one: self._network(one, table, learned_from, metric, seed, start) for one in candidates}
+        classes = metric.task.name == "multiclass"
+        recipes = [(spec, recipe_for(self.recipe, kind_of(spec))) for spec in self._specs(metric.task)]
+        networks = [self._network(*each, table, learned_from, metric, seed, start) for each in recipes]
+        candidates = [
+            Candidate(*each, strategy, classes)
+            for each, network in zip(recipes, networks, strict=True)
+            for strategy in self._strategies(metric, each[1], network)
+        ]
+        by_spec = {id(spec): network for (spec, _), network in zip(recipes, networks, strict=True)}
         kept = [table.validation_rows(parts.validation) for parts in plan]
         fits = len(plan) * len(candidates)
+        folds: dict[tuple[int, int], FoldTraining] = {}
 
         def trained(candidate: Candidate, fold: int, left: float | None) -> tuple[Trained, Rows]:
             done = sum(len(one.folds) for one in candidates)
-            title = "training" if fits == 1 else f"{candidate.name}, fit {done + 1} of at most {fits}"
+            title = "training" if fits == 1 else f"{candidate.title}, fit {done + 1} of at most {fits}"
             how = How(candidate.recipe, seed, left, title)
-            network = networks[candidate] if fits == 1 else deepcopy(networks[candidate])
-            return self._train(table, plan[fold].train, kept[fold], metric, how, network), kept[fold]
+            place = (id(candidate.model), fold)
+            if place not in folds:
+                for other in [each for each in folds if each[1] != fold]:
+                    del folds[other]  # whose columns take memory
+                rows = table.lazy_rows(plan[fold].train, candidate.recipe.set_size)
+                folds[place] = FoldTraining(self, by_spec[id(candidate.model)], rows, kept[fold], metric)
+            return folds[place].train(candidate.strategy, how), kept[fold]
 
         found = Competition(candidates, len(plan), self.time_limit)
         found.run(trained)
         return found
+
+    def _strategies(self, metric: Metric, recipe: Recipe, network: Scorer) -> Sequence[Strategy]:
+        """Return the strategies that compete, or the one method that was asked for."""
+        from metricgrad.strategies.named import Named
+        from metricgrad.strategies.registry import strategies_for
+        from metricgrad.strategies.strategy import Setting
+        from metricgrad.training.methods import AUTO
+
+        if network.name == TREES:
+            return [Named("cross-entropy")]
+        if self.method == AUTO and not metric.costly:
+            return strategies_for(Setting(metric, recipe, network))
+        return [Named("sl-r" if self.method == AUTO else self.method)]  # a costly metric has few calls
 
     def _specs(self, task: Task) -> list[Any]:
         """Return the models that compete."""
@@ -92,62 +115,22 @@ class CompetingClassifier(LabelEstimator):
         return [name for name in COMPETING[self.model] if name != TREES or trees]
 
     def _network(
-        self, candidate: Candidate, table: TrainingData, rows: Array, metric: Metric, seed: int, start: Scorer | None
+        self,
+        spec: Any,
+        recipe: Recipe,
+        table: TrainingData,
+        rows: Array,
+        metric: Metric,
+        seed: int,
+        start: Scorer | None,
     ) -> Scorer:
-        """Return the untrained model of a candidate, with the knots that it learns from some rows, if any."""
-        known = table.lazy_rows(rows, candidate.recipe.set_size)
+        """Return an untrained model, with the knots that it learns from some rows, if any."""
+        known = table.lazy_rows(rows, recipe.set_size)
         if start is not None:
             network = deepcopy(start).float()
         else:
             outputs = len(self.classes_) if metric.task.outputs else None
-            network = build_model(candidate.model, table.X.shape[1], seed, outputs)
+            network = build_model(spec, table.X.shape[1], seed, outputs)
             network.prepare(known.x, known.w, known.y)
         check_fit(network, known.x[:2])
         return network
-
-    def _train(
-        self, table: TrainingData, training: Array, kept: Rows, metric: Metric, how: How, network: Scorer
-    ) -> Trained:
-        """Train a network; where several losses are to be tried, one for each, of which the best is kept."""
-        from metricgrad.reporting.progress import work_bar
-        from metricgrad.training.trees import grow_trees
-
-        rows = table.lazy_rows(training, how.recipe.set_size)
-        if network.name == TREES:
-            grown = Scorer(grow_trees(rows, kept, how.seed), TREES, network.features)
-            return Trained(grown, [], False, None, metric)
-        runs: list[Trained] = []
-        makers = self._makers(network, metric, how)
-        for method, make in makers:
-            torch.manual_seed(how.seed)
-            with work_bar() if self.verbose else nullcontext() as report:
-                loss = make(report)
-            own = network if len(makers) == 1 else deepcopy(network)
-            trained = self._follow(loss, own, rows, kept, metric, how)
-            runs.append(trained._replace(method=method))
-            if trained.interrupted:
-                break
-        if len(runs) == 1:
-            return runs[0]
-        judge = metric if how.recipe.form == "zero" else metric.best
-        best = min(runs, key=lambda run: float(judge(scores_in_double(run.network, kept.x), kept.y, kept.w)))
-        return best._replace(interrupted=runs[-1].interrupted)
-
-    def _makers(self, network: Scorer, metric: Metric, how: How) -> list[tuple[str, Callable[[Any], nn.Module]]]:
-        """Return what makes the losses to be followed, each with its method; the best on validation rows is kept."""
-        from metricgrad.losses.binary import TUNED
-        from metricgrad.training.methods import AUTO, DIRECT, make_loss
-        from metricgrad.training.solver import linear_form
-
-        if self.method in TUNED:
-            return [(self.method, _without_progress(make)) for make in TUNED[self.method]]
-        methods = [self.method]
-        if self.method == AUTO:
-            searched = how.recipe.start == "solved" and linear_form(network) and not metric.task.outputs
-            methods = ["sl-r", DIRECT] if searched and not metric.costly else ["sl-r"]
-        return [(each, partial(make_loss, each, metric, how.recipe)) for each in methods]
-
-
-def _without_progress(make: Callable[[], nn.Module]) -> Callable[[Any], nn.Module]:
-    """Return a maker of losses that takes, and ignores, what reports progress."""
-    return lambda report: make()

@@ -6,14 +6,16 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 import torch
 from torch import Tensor
 
 from metricgrad.estimators.metric_estimator import Trained, scores_in_double
+from metricgrad.losses.default import proxy_name
 from metricgrad.metrics.registry import Metric
 from metricgrad.training.averaging import averaged
 from metricgrad.training.data import Rows
@@ -22,10 +24,17 @@ from metricgrad.training.networks import Scorer
 from metricgrad.training.recipe import Recipe
 from metricgrad.training.selection import error_of_gain
 
+if TYPE_CHECKING:
+    from metricgrad.strategies.strategy import Strategy
+
 MIN_SPREAD = 1e-12
 """Scores that differ by less are not scaled up."""
 BEHIND = 2.0
 """Standard errors behind the best after which a candidate is trained on no further fold."""
+PROPER = "proper"
+"""The strategy that the others are compared with."""
+MARGIN = 0.5
+"""Standard errors by which another strategy must be better than the usual loss to be chosen."""
 NOT_TRIED = "not tried: the time was up"
 
 
@@ -76,6 +85,8 @@ class Candidate:
         How it is trained.
     classes : bool
         Whether it scores several classes, of which the highest is predicted.
+    strategy : Strategy
+        By which it is trained.
 
     Attributes
     ----------
@@ -87,8 +98,8 @@ class Candidate:
         Why it was trained on fewer folds than others, if it was.
     """
 
-    def __init__(self, model: Any, recipe: Recipe, classes: bool = False) -> None:
-        self.model, self.recipe, self.classes = model, recipe, classes
+    def __init__(self, model: Any, recipe: Recipe, strategy: Strategy, classes: bool = False) -> None:
+        self.model, self.recipe, self.classes, self.strategy = model, recipe, classes, strategy
         self.folds: list[FoldModel] = []
         self.seconds, self.note = 0.0, ""
 
@@ -98,8 +109,20 @@ class Candidate:
         return self.model if isinstance(self.model, str) else getattr(self.model, "name", type(self.model).__name__)
 
     @property
+    def title(self) -> str:
+        """What it is called among others of its kind."""
+        return self.name if self.strategy.alone else f"{self.name} by {self.strategy.name}"
+
+    @property
+    def proper(self) -> bool:
+        """Whether it is trained by the usual loss."""
+        return self.strategy.name == PROPER
+
+    @property
     def methods(self) -> str:
         """By which methods the models of the folds were trained, and how often."""
+        if not self.strategy.alone:
+            return self.strategy.name
         kept = [
             (fold.trained.method if fold.trained.verdict.followed else fold.trained.verdict.proxy)
             if fold.trained.verdict
@@ -209,8 +232,8 @@ class Competition:
         for candidate in running:
             own = candidate.held_out()
             gap = own.loss(self.judge) - first.loss(self.judge)
-            if gap <= 0 or gap <= BEHIND * own.error_against(first, self.judge):
-                kept.append(candidate)
+            if candidate.proper or gap <= 0 or gap <= BEHIND * own.error_against(first, self.judge):
+                kept.append(candidate)  # the usual loss is what the others are compared with
             elif len(candidate.folds) < self.count:
                 candidate.note = f"surely behind after {len(candidate.folds)} of {self.count} folds"
         return kept
@@ -224,14 +247,58 @@ class Competition:
 
     @cached_property
     def best(self) -> Candidate:
-        """The candidate with the least loss on the rows left out by the folds that all of the last ones have."""
+        """The candidate with the least loss on the rows left out by the folds that all of the last ones have.
+
+        Of the strategies of a model, the usual loss is preferred unless another is better by some standard errors.
+        """
         tried = [candidate for candidate in self.candidates if candidate.folds]
         if len(tried) == 1:  # a metric may be costly
             return tried[0]
         most = max(len(candidate.folds) for candidate in tried)
         last = [candidate for candidate in tried if len(candidate.folds) >= most - int(self.interrupted and most > 1)]
         common = min(len(candidate.folds) for candidate in last)
-        return min(last, key=lambda candidate: candidate.held_out(common).loss(self.judge))
+        by_model: dict[int, list[Candidate]] = {}
+        for candidate in last:
+            by_model.setdefault(id(candidate.model), []).append(candidate)
+        chosen = [self._best_strategy(alike, common) for alike in by_model.values()]
+        return min(chosen, key=lambda candidate: candidate.held_out(common).loss(self.judge))
+
+    def _best_strategy(self, alike: Sequence[Candidate], common: int) -> Candidate:
+        """Return the best of the candidates of one model, the usual loss unless another is better than noise."""
+        best = min(alike, key=lambda candidate: candidate.held_out(common).loss(self.judge))
+        usual = next((candidate for candidate in alike if candidate.proper), best)
+        if usual is best:
+            return best
+        own, other = best.held_out(common), usual.held_out(common)
+        gain = other.loss(self.judge) - own.loss(self.judge)
+        return best if gain > MARGIN * other.error_against(own, self.judge) else usual
+
+    def verdict(self) -> Verdict | None:
+        """Return by how much the chosen strategy, or else the best of the others, is better than the usual loss."""
+        if self.best.strategy.alone:
+            own = self.best.verdict(self.judge)
+            return None if own is None else replace(own, unit=self.judge.unit)
+        alike = [each for each in self.candidates if each.model is self.best.model and each.folds]
+        usual = next((each for each in alike if each.proper), None)
+        others = [self.best] if not self.best.proper else [each for each in alike if not each.proper]
+        proxy, folds = proxy_name(self.judge.metric.task), len(self.best.folds)
+        if usual is None or not others:
+            return Verdict(not self.best.proper, math.nan, math.nan, proxy, folds=folds, unit=self.judge.unit)
+        common = min(len(each.folds) for each in (usual, *others))
+        other = min(others, key=lambda each: each.held_out(common).loss(self.judge))
+        control, followed = usual.held_out(common), other.held_out(common)
+        return Verdict(
+            not self.best.proper,
+            control.loss(self.judge) - followed.loss(self.judge),
+            control.error_against(followed, self.judge),
+            proxy,
+            kept=0 if self.best.proper else folds,
+            folds=folds,
+            strategy=other.methods,
+            unit=self.judge.unit,
+            rows=len(control.y),
+            positives=self.judge.metric.task.rarest(control.y),
+        )
 
     def results(self, value: float) -> list[dict[str, Any]]:
         """Return a record of every candidate, the chosen one, which has this value, first, then by how far behind."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import asdict
 from datetime import datetime
 from numbers import Integral, Real
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from metricgrad.estimators.explain import Explanation
     from metricgrad.estimators.scorecard import Scorecard
     from metricgrad.estimators.terms import Terms
+    from metricgrad.training.jobs import Start
+    from metricgrad.training.selection import Best
 
 RECIPE = "recipe__"
 """What the names of parameters begin with that are fields of the recipe."""
@@ -44,7 +46,7 @@ class Trained(NamedTuple):
     """A trained network, what every round did, whether it was stopped, which model was kept, and what judged it.
 
     `held_out` has the scores of the validation rows by the best model that followed cross-entropy, and by the best that
-    followed the loss; `method` is the one that the network was trained by.
+    followed the loss; `method` is the one that the network was trained by, `best` its checkpoint.
     """
 
     network: Scorer
@@ -54,6 +56,7 @@ class Trained(NamedTuple):
     judge: Metric
     held_out: tuple[torch.Tensor | None, torch.Tensor | None] = (None, None)
     method: str = ""
+    best: Best | None = None
 
 
 class How(NamedTuple):
@@ -146,17 +149,40 @@ class MetricEstimator(NestedRecipe):
         """Return the model as it is to be built: of an additive one, features are numbers, not names."""
         return numbered(self.model, getattr(self, "feature_names_in_", ()))
 
-    def _follow(self, loss: nn.Module, network: Scorer, rows: Rows, kept: Rows, metric: Metric, how: How) -> Trained:
-        """Train a network by rounds, until the end, the time limit, a callback that returns True, or Ctrl-C."""
-        from metricgrad.reporting.progress import shown_rounds  # loading and predicting need no trainer
-        from metricgrad.training.networks import threads_for
-        from metricgrad.training.selection import Selection
+    def _follow(
+        self,
+        loss: nn.Module,
+        network: Scorer,
+        rows: Rows,
+        kept: Rows,
+        metric: Metric,
+        how: How,
+        start: Start | None = None,
+        guarded: bool = True,
+    ) -> Trained:
+        """Train a network by rounds, from a start if given, until the end, the limit, a callback's True, or Ctrl-C."""
+        from metricgrad.training.selection import Selection  # loading and predicting need no trainer
         from metricgrad.training.trainer import train
 
         torch.manual_seed(how.seed)  # dropout must not depend on the loss: every method starts from the same warm-up
         judge: Metric = getattr(loss, "judge", metric)  # of a black box, one that needs fewer calls
-        selection = Selection(kept, judge, how.recipe)
-        rounds = train(network, loss, rows, how.recipe, selection=selection, seed=how.seed)
+        selection = Selection(kept, judge, how.recipe, guarded=guarded)
+        rounds = train(network, loss, rows, how.recipe, selection=selection, seed=how.seed, start=start)
+        history, interrupted = self._watched(rounds, network, metric, how)
+        if network.additive is not None:
+            network.additive.project()
+        # In double, a row scores the same whatever rows lie beside it; a module of the user's stays as it is.
+        network = network.double() if network.name else network
+        held_out = (selection.control.scores, selection.followed.scores)
+        return Trained(network, history, interrupted, selection.verdict, judge, held_out, best=selection.best)
+
+    def _watched(
+        self, rounds: Generator[Round, None, None], network: Scorer, metric: Metric, how: How
+    ) -> tuple[list[Round], bool]:
+        """Let training go on until its end, or until it is stopped; return its rounds and whether it was stopped."""
+        from metricgrad.reporting.progress import shown_rounds
+        from metricgrad.training.networks import threads_for
+
         history: list[Round] = []
         interrupted = False
         try:
@@ -168,14 +194,9 @@ class MetricEstimator(NestedRecipe):
                         break
         except KeyboardInterrupt:
             interrupted = True
-            warnings.warn("fit: stopped by the user; the best model so far is kept", stacklevel=4)
+            warnings.warn("fit: stopped by the user; the best model so far is kept", stacklevel=5)
         rounds.close()
-        if network.additive is not None:
-            network.additive.project()
-        # In double, a row scores the same whatever rows lie beside it; a module of the user's stays as it is.
-        network = network.double() if network.name else network
-        held_out = (selection.control.scores, selection.followed.scores)
-        return Trained(network, history, interrupted, selection.verdict, judge, held_out)
+        return history, interrupted
 
     def _is_enough(self, done: Round, limit: float | None) -> bool:
         """Call back, and return whether to stop: because the callback returned True, or the time is up."""

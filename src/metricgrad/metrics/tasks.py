@@ -86,6 +86,13 @@ class Task:
             return None
         return targets.argmax(-1).unique(return_inverse=True)[1] if self.outputs else self.label(targets)
 
+    def rarest(self, targets: Tensor) -> int:
+        """Return how many rows the rarest class has, or the rarest label; 0 where there are none."""
+        if self.outputs:
+            return int((targets == 1).sum(0).min())
+        positive = self.label(targets) == 1
+        return int(torch.minimum(positive.sum(), (~positive).sum())) if self.classes else 0
+
 
 def two_classes(targets: Tensor, weights: Tensor) -> Tensor:
     """Mask of the sets with rows of both classes: `(..., n)` -> `(...)`."""

@@ -75,6 +75,16 @@ class Round:
         return {name: value for name, value in measured.items() if isinstance(value, float) and math.isfinite(value)}
 
 
+STRATEGY_NAMES = {
+    "weighted": "weighted cross-entropy",
+    "hand-made": "the soft form of the metric",
+    "direct": "direct search",
+    "sl-r": "the learned surrogate",
+    "plug-in": "a plug-in rule",
+}
+"""What strategies are called in a sentence."""
+
+
 @dataclass(frozen=True)
 class Verdict:
     """Which model was kept, and why.
@@ -93,6 +103,12 @@ class Verdict:
     kept, folds : int
         In how many of how many folds the model that followed the loss was kept; gain and error are then those of the
         held-out rows of all folds.
+    strategy : str
+        Where several strategies competed, the one that was kept, or else the best but the proxy.
+    unit : float
+        How much the value of the metric that is shown changes when the loss changes by one.
+    rows, positives : int
+        Held-out rows that gain and error are of, and how many of them are of the rarer class; 0 if not known.
 
     Examples
     --------
@@ -104,6 +120,8 @@ class Verdict:
     kept cross-entropy: the metric's model lost 0.0169 on the validation rows
     >>> print(Verdict(True, 0.031, float("nan"), kept=3, folds=5))
     kept the models that followed the metric in 3 of 5 folds: they gained 0.0310 on the held-out rows
+    >>> print(Verdict(True, 0.031, 0.01, kept=5, folds=5, strategy="direct", rows=1200, positives=85))
+    kept direct search: it gained 0.0310 over cross-entropy on 1,200 held-out rows, 85 positive (standard error 0.0100)
     """
 
     followed: bool
@@ -112,16 +130,47 @@ class Verdict:
     proxy: str = "cross-entropy"
     kept: int = 0
     folds: int = 1
+    strategy: str = ""
+    unit: float = 1.0
+    rows: int = 0
+    positives: int = 0
 
     def __str__(self) -> str:
+        kept = self._kept
+        if self.gain != self.gain:
+            return kept
+        gain, error = self.unit * self.gain, self.unit * self.error
+        verb, over = "lost" if gain < 0 else "gained", f" over {self.proxy}" if self.strategy else ""
+        noise = "" if error != error else f" (standard error {error:.4f})"
+        within = ", within noise" if noise and not self.followed and gain >= 0 else ""
+        return f"{kept}: {self._who} {verb} {abs(gain):.4f}{over} on {self._where}{within}{noise}"
+
+    @property
+    def _kept(self) -> str:
+        """What was kept."""
+        if self.strategy:
+            return f"kept {self._named if self.followed else self.proxy}"
         several = self.folds > 1
         kept = f"kept the model{'s' * several} that followed the metric" if self.followed else f"kept {self.proxy}"
         if several:
             kept += f" in {self.kept} of {self.folds} folds" if self.followed else f" in all {self.folds} folds"
-        if self.gain != self.gain:
-            return kept
-        who = f"the metric's model{'s' * several}" if not self.followed else "they" if several else "it"
-        noise = "" if self.error != self.error else f" (standard error {self.error:.4f})"
-        within = ", within noise" if noise and not self.followed and self.gain >= 0 else ""
-        verb, where = "lost" if self.gain < 0 else "gained", "held-out" if several else "validation"
-        return f"{kept}: {who} {verb} {abs(self.gain):.4f} on the {where} rows{within}{noise}"
+        return kept
+
+    @property
+    def _named(self) -> str:
+        return STRATEGY_NAMES.get(self.strategy, self.strategy)
+
+    @property
+    def _who(self) -> str:
+        """Whose gain it is."""
+        if self.strategy:
+            return "it" if self.followed else f"the best other, {self._named},"
+        several = self.folds > 1
+        return f"the metric's model{'s' * several}" if not self.followed else "they" if several else "it"
+
+    @property
+    def _where(self) -> str:
+        """The rows that it was measured on."""
+        if self.rows:
+            return f"{self.rows:,} held-out rows, {self.positives:,} positive"
+        return f"the {'held-out' if self.folds > 1 else 'validation'} rows"

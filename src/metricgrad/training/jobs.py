@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Sequence
-from copy import deepcopy
+from copy import copy, deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from metricgrad.surrogate.loss import SurrogateLoss
 from metricgrad.training.data import Rows
 from metricgrad.training.loader import random_state, set_random_state
 from metricgrad.training.recipe import Recipe
-from metricgrad.training.selection import Selected, Selection
+from metricgrad.training.selection import Best, Selected, Selection
 from metricgrad.training.trainer import NotFinite, TrainingRun, train
 
 
@@ -89,6 +89,19 @@ class Start(NamedTuple):
     seconds: float
     ridge: float = 0.0
 
+    @classmethod
+    def of(cls, run: TrainingRun) -> Start:
+        """Return where a run stands that has just been warmed up, with the selections that watched it."""
+        by_metric = {selection.decided: selection for selection in run.selections}
+        ridge = run.problem.ridge if run.problem else 0.0
+        return cls(deepcopy(run.model.state_dict()), by_metric, random_state(run.loader), run.seconds, ridge)
+
+    def moved(self, best: Best, metric: Metric) -> Start:
+        """Return a start from another model, which is then what a learned loss has to beat."""
+        selection = copy(self.selections[metric])
+        selection.control = best
+        return self._replace(model=best.state, selections={metric: selection})
+
     def hand_over(self, run: TrainingRun) -> None:
         """Put a run there, by copies."""
         run.model.load_state_dict(self.model)
@@ -107,9 +120,7 @@ def warm_up(model: nn.Module, rows: Rows, recipe: Recipe, *, selections: Sequenc
     run = TrainingRun(model, rows, recipe, selections, seed)
     for _ in run.warm_up():
         pass
-    by_metric = {selection.decided: selection for selection in selections}
-    ridge = run.problem.ridge if run.problem else 0.0
-    return Start(deepcopy(model.state_dict()), by_metric, random_state(run.loader), run.seconds, ridge)
+    return Start.of(run)
 
 
 def train_each(

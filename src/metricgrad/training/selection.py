@@ -75,6 +75,8 @@ class Selection:
         By what; at the best threshold of the rows, unless the recipe trains at zero.
     recipe : Recipe
         By how many standard errors a surrogate's model must win.
+    guarded : bool
+        Whether the model that followed the loss must be better to be kept; otherwise it is kept whenever there is one.
 
     Attributes
     ----------
@@ -86,8 +88,8 @@ class Selection:
         Which of them was kept, once training is over.
     """
 
-    def __init__(self, validation: Rows, metric: Metric, recipe: Recipe) -> None:
-        self.validation = validation
+    def __init__(self, validation: Rows, metric: Metric, recipe: Recipe, *, guarded: bool = True) -> None:
+        self.validation, self.guarded = validation, guarded
         self.metric, self.decided = (metric if recipe.form == "zero" else metric.best), metric
         self.margin = recipe.margin
         self.by_proxy = recipe.early_stopping and validation.members is None
@@ -124,6 +126,8 @@ class Selection:
         proxy = proxy_name(self.metric.task)
         if self.followed.scores is None or self.control.scores is None:
             return Verdict(self.followed.scores is not None, math.nan, error, proxy)
+        if not self.guarded:
+            return Verdict(True, gain, error, proxy)
         if learned and self.margin and gain > 0:
             error = self._error(self.control.scores, self.followed.scores)
             return Verdict(gain > self.margin * error, gain, error, proxy)
@@ -135,12 +139,16 @@ class Selection:
         second, *_ = self.validation.in_sets(followed)
         return error_of_gain(self.metric, self.decided, first, second, y, w)
 
+    @property
+    def best(self) -> Best:
+        """The checkpoint that is kept, once training is over."""
+        return self.followed if self.verdict is not None and self.verdict.followed else self.control
+
     def restore(self, model: nn.Module, learned: bool) -> None:
         """Give a model the weights to be kept, if any were checked."""
         self.verdict = self.choose(learned)
-        kept = self.followed if self.verdict.followed else self.control
-        if kept.state:
-            model.load_state_dict(kept.state)
+        if self.best.state:
+            model.load_state_dict(self.best.state)
 
     def selected(self, model: nn.Module, learned: bool) -> Selected:
         """Return copies of a model with the weights to be kept, and with the best ones that followed the loss."""

@@ -1,0 +1,50 @@
+"""What a strategy is: the losses that it lets a model follow, and from where."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from torch import nn
+
+from metricgrad.metrics.registry import Metric
+from metricgrad.surrogate.network import Progress
+from metricgrad.training.networks import Scorer
+from metricgrad.training.recipe import Recipe
+from metricgrad.training.solver import linear_form
+
+
+class Setting(NamedTuple):
+    """What a model is trained for, how, and what it is."""
+
+    metric: Metric
+    recipe: Recipe
+    network: Scorer
+
+    @property
+    def solved(self) -> bool:
+        """Whether the model is linear in fixed columns and followed on all rows at once."""
+        return self.recipe.start == "solved" and linear_form(self.network) is not None
+
+
+class Strategy(Protocol):
+    """A way to train a model for a metric.
+
+    Every strategy starts from the same warm-up with the usual loss, or from the best model of those before it. One that
+    is `alone` has a warm-up, a control and a guard of its own.
+    """
+
+    name: str
+    alone: bool
+
+    def suits(self, setting: Setting) -> bool:
+        """Return whether it can be tried at all, and is worth it."""
+        ...
+
+    def from_best(self, setting: Setting) -> bool:
+        """Return whether it starts from the best model of the strategies before it."""
+        ...
+
+    def losses(self, setting: Setting, progress: Progress | None = None) -> Sequence[nn.Module]:
+        """Return the losses to follow, one model each, of which the best on validation rows is kept."""
+        ...

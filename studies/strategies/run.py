@@ -1,0 +1,209 @@
+"""Every strategy, and every way to choose among them: METRICGRAD_DATA=... python -m studies.strategies.run
+
+One fit of `MetricClassifier(method="auto", folds=5)` trains every strategy on the same five folds. From its models this
+study judges each strategy alone, and several rules of choice, on test rows: all from the same training. Every run is
+stored as it ends; run again to continue.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from metricgrad import MetricClassifier, get_metric
+from metricgrad.estimators import competition
+from metricgrad.estimators.competition import Candidate, Competition, scale_of
+from metricgrad.estimators.metric_estimator import scores_in_double
+from metricgrad.evaluation.store import Store
+from metricgrad.metrics.registry import Metric
+from metricgrad.metrics.thresholds import best_threshold
+from metricgrad.paper.datasets import load_dataset
+from metricgrad.training.data import Scaler
+from metricgrad.training.splits import split
+from studies import pages
+from studies.strategies import page
+from studies.tables import table as one_of_thirty
+from studies.tables import thirty_tables
+
+MAX_ROWS = 6_000
+"""Rows of a table, a fifth of them for the test."""
+SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""Of the best strategy, where its scores are mixed with those of the usual loss."""
+SURROGATE = "sl-r"
+
+
+class Kept(MetricClassifier):
+    """A classifier that keeps all models of its competition."""
+
+    competition_: Competition
+
+    def _compete(self, *args: Any) -> Competition:
+        self.competition_ = super()._compete(*args)
+        return self.competition_
+
+
+class Scores:
+    """What one strategy says of held-out and of test rows, fold by fold, standardised by the held-out rows."""
+
+    def __init__(self, candidate: Candidate, test: Tensor) -> None:
+        self.held_out, self.test, self.seconds = [], [], candidate.seconds
+        for fold in candidate.folds:
+            centre, scale = scale_of(fold.scores, classes=False)
+            self.held_out.append((fold.scores - centre) / scale)
+            self.test.append((scores_in_double(fold.trained.network, test) - centre) / scale)
+
+
+def table(name: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return features and targets of some rows of a table."""
+    if name in page.PAPER:
+        data = load_dataset(name)
+        X, y = data.X, np.asarray(data.y).astype(int)
+    else:
+        X, y = one_of_thirty(name)
+    drawn = np.random.default_rng(seed).permutation(len(y))[:MAX_ROWS]
+    return np.asarray(X[drawn].toarray() if hasattr(X, "toarray") else X[drawn], float), y[drawn].astype(int)
+
+
+def mixed(first: Sequence[Tensor], second: Sequence[Tensor], share: float) -> list[Tensor]:
+    """Return scores between those of two strategies."""
+    return [(1 - share) * one + share * other for one, other in zip(first, second, strict=True)]
+
+
+class Rules:
+    """Losses on held-out and on test rows of strategies and of ways to choose among them."""
+
+    def __init__(self, metric: Metric, known: Mapping[str, Scores], y: Sequence[Tensor], test_y: Tensor) -> None:
+        self.metric, self.known, self.y, self.test_y = metric, known, y, test_y
+        self.pooled = torch.cat(list(y))
+
+    def held_out_loss(self, scores: Sequence[Tensor]) -> float:
+        """Return the loss at the best threshold of the pooled held-out rows."""
+        return float(self.metric.best(torch.cat(list(scores)), self.pooled))
+
+    def test_loss(self, held_out: Sequence[Tensor], test: Sequence[Tensor]) -> float:
+        """Return the loss of the average of the folds, cut where the pooled held-out rows say."""
+        cut = best_threshold(self.metric, torch.cat(list(held_out)), self.pooled) if self.metric.decides else 0.0
+        return float(self.metric(torch.stack(list(test)).mean(0) - cut, self.test_y))
+
+    def alone(self, name: str) -> float:
+        """Return the loss of one strategy."""
+        return self.test_loss(self.known[name].held_out, self.known[name].test)
+
+    def single(self) -> float:
+        """Return the mean loss of single models by the usual loss, each with the threshold of its own fold."""
+        usual, losses = self.known["proper"], []
+        for held_out, test, y in zip(usual.held_out, usual.test, self.y, strict=True):
+            cut = best_threshold(self.metric, held_out, y) if self.metric.decides else 0.0
+            losses.append(float(self.metric(test - cut, self.test_y)))
+        return float(np.mean(losses))
+
+    def pooled_choice(self, names: Sequence[str], margin: float) -> str:
+        """Return the best strategy, the usual loss unless another is better by some standard errors."""
+        losses = {name: self.held_out_loss(self.known[name].held_out) for name in names}
+        best = min(names, key=lambda name: losses[name])
+        if best == "proper" or not margin:
+            return best
+        own, usual = (torch.cat(self.known[name].held_out) for name in (best, "proper"))
+        error = competition.error_of_gain(self.metric.best, self.metric, usual, own, self.pooled, None)
+        return best if losses["proper"] - losses[best] > margin * error else "proper"
+
+    def interpolated(self, names: Sequence[str]) -> float:
+        """Return the loss of a mixture of the usual loss and the best strategy, by the share that is best."""
+        usual, best = self.known["proper"], self.known[self.pooled_choice(names, 0.0)]
+        share = min(SHARES, key=lambda share: self.held_out_loss(_unit(mixed(usual.held_out, best.held_out, share))))
+        held_out, test = (mixed(a, b, share) for a, b in ((usual.held_out, best.held_out), (usual.test, best.test)))
+        return self.test_loss(_unit(held_out), _unit(test, held_out))
+
+    def bag(self, names: Sequence[str]) -> float:
+        """Return the loss of the average of each fold's own choice."""
+        chosen = [
+            min(names, key=lambda name: float(self.metric.best(self.known[name].held_out[fold], y)))
+            for fold, y in enumerate(self.y)
+        ]
+        held_out, test = (
+            [getattr(self.known[name], part)[fold] for fold, name in enumerate(chosen)] for part in ("held_out", "test")
+        )
+        return self.test_loss(held_out, test)
+
+    def averaged(self, names: Sequence[str]) -> float:
+        """Return the loss of the mean of the scores of all strategies."""
+        held_out = [
+            torch.stack(list(own)).mean(0) for own in zip(*(self.known[n].held_out for n in names), strict=True)
+        ]
+        test = [torch.stack(list(own)).mean(0) for own in zip(*(self.known[n].test for n in names), strict=True)]
+        return self.test_loss(_unit(held_out), _unit(test, held_out))
+
+    def all(self) -> dict[str, Any]:
+        """Return the losses of every rule."""
+        names = list(self.known)
+        others = [name for name in names if name != SURROGATE]
+        choices = {f"{margin:g} SE": self.pooled_choice(names, margin) for margin in page.MARGINS}
+        without = {f"{margin:g} SE": self.pooled_choice(others, margin) for margin in page.MARGINS}
+        return {
+            "single": self.single(),
+            "alone": {name: self.alone(name) for name in names},
+            "held_out": {name: self.held_out_loss(self.known[name].held_out) for name in names},
+            "choice": choices,
+            "choice_without_surrogate": without,
+            "interpolated": self.interpolated(names),
+            "bag": self.bag(names),
+            "averaged": self.averaged(names),
+        }
+
+
+def _unit(scores: Sequence[Tensor], by: Sequence[Tensor] | None = None) -> list[Tensor]:
+    """Return scores in units of their spread, or of that of other scores."""
+    spreads = [own.std(correction=0).clamp(min=1e-12) for own in (by or scores)]
+    return [own / spread for own, spread in zip(scores, spreads, strict=True)]
+
+
+def outcome(run: dict[str, Any]) -> dict[str, Any]:
+    """Fit once and judge every strategy and rule on the test rows."""
+    X, y = table(run["dataset"], run["seed"])
+    test = np.isin(np.arange(len(y)), split(y, run["seed"]).test)
+    metric = get_metric(run["metric"])
+    begun = time.process_time()
+    model = Kept(metric, "auto", run["model"], folds=5, random_state=run["seed"])
+    with warnings.catch_warnings(), patch.object(competition, "BEHIND", np.inf):
+        warnings.simplefilter("ignore")
+        model.fit(X[~test], y[~test])
+    cpu = time.process_time() - begun
+    scaled = torch.from_numpy(Scaler(model.centre_, model.scale_).transform(X[test]))
+    found = {one.methods: Scores(one, scaled) for one in model.competition_.candidates}
+    first = model.competition_.candidates[0]
+    rules = Rules(metric, found, [fold.rows.y for fold in first.folds], torch.from_numpy(y[test]))
+    seconds = {one.methods: one.seconds for one in model.competition_.candidates}
+    default = float(metric(model._decision(X[test]), y[test]))
+    return {**rules.all(), "default": default, "cpu": cpu, "each": seconds, "positives": int(y[~test].sum())}
+
+
+def main() -> None:
+    parser = pages.parser_of(__doc__, page.RESULTS)
+    parser.add_argument("--models", default="linear,additive,small,mlp")
+    parser.add_argument("--metrics", default=";".join(page.METRICS), help="separated by semicolons")
+    parser.add_argument("--tables", help="names, separated by commas; by default all")
+    parser.add_argument("--seeds", type=int, default=3)
+    asked = parser.parse_args()
+    tables = asked.tables.split(",") if asked.tables else [*thirty_tables(), *page.PAPER]
+    runs = [
+        {"dataset": name, "metric": metric, "model": model, "seed": seed}
+        for seed in range(asked.seeds)
+        for metric in asked.metrics.split(";")
+        for name in tables
+        for model in asked.models.split(",")
+    ]
+    if not asked.report:
+        pages.run_missing(Store(asked.results), runs, outcome)
+    if asked.results == page.RESULTS:
+        page.main()
+
+
+if __name__ == "__main__":
+    main()

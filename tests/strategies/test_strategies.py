@@ -1,0 +1,80 @@
+"""Strategies: which suit a metric and a model, and what they let it follow."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from metricgrad import black_box, get_metric
+from metricgrad.losses.binary import CostSensitive, SoftCounts
+from metricgrad.strategies.named import Named
+from metricgrad.strategies.registry import strategies_for
+from metricgrad.strategies.strategy import Setting
+from metricgrad.surrogate.loss import SurrogateLoss
+from metricgrad.training.direct import MAX_SEARCHED, DirectSearch
+from metricgrad.training.networks import build_model, kind_of
+from metricgrad.training.recipe import recipe_for
+
+
+def setting_of(metric: object, model: str, features: int = 4, outputs: int | None = None) -> Setting:
+    return Setting(get_metric(metric), recipe_for("default", kind_of(model)), build_model(model, features, 0, outputs))
+
+
+@pytest.mark.parametrize(
+    ("metric", "model", "names"),
+    [
+        ("f1", "linear", ["proper", "weighted", "hand-made", "direct", "sl-r"]),
+        ("auc", "linear", ["proper", "weighted", "direct", "sl-r"]),
+        ("f1", "small", ["proper", "hand-made", "sl-r"]),
+        ("average_precision", "mlp", ["proper", "sl-r"]),
+    ],
+)
+def test_strategies_suit_metric_and_model(metric: str, model: str, names: list[str]) -> None:
+    assert [one.name for one in strategies_for(setting_of(metric, model))] == names
+
+
+def test_several_outputs_and_many_weights_are_not_searched() -> None:
+    several = setting_of("macro_f1", "linear", outputs=3)
+    assert [one.name for one in strategies_for(several)] == ["proper", "sl-r"]
+    wide = setting_of("f1", "linear", features=MAX_SEARCHED + 1)
+    assert "direct" not in [one.name for one in strategies_for(wide)]
+
+
+def test_what_costs_calls_is_not_searched_or_weighted() -> None:
+    box = black_box(lambda y, s: float(((s >= 0) == y).mean()), higher_is_better=True, name="share")
+    names = [one.name for one in strategies_for(setting_of(box, "linear"))]
+    assert not {"direct", "weighted"} & set(names)
+
+
+def test_losses_are_those_of_the_strategy() -> None:
+    setting = setting_of("f1", "linear")
+    losses = {one.name: one.losses(setting) for one in strategies_for(setting)}
+    assert isinstance(losses["hand-made"][0], SoftCounts)
+    assert isinstance(losses["direct"][0], DirectSearch)
+    assert isinstance(losses["sl-r"][0], SurrogateLoss)
+    assert [loss.weight for loss in losses["weighted"] if isinstance(loss, CostSensitive)] == [0.3, 3.0, 10.0]
+
+
+def test_only_the_surrogate_of_a_linear_form_starts_from_the_best_of_the_others() -> None:
+    for model, expected in (("linear", {"sl-r"}), ("additive", {"sl-r"}), ("small", set())):
+        setting = setting_of("f1", model)
+        assert {one.name for one in strategies_for(setting) if one.from_best(setting)} == expected
+
+
+def test_a_method_by_name_has_all_its_settings() -> None:
+    assert len(Named("cost-sensitive").losses(setting_of("f1", "linear"))) == 6
+    (loss,) = Named("sl-u").losses(setting_of("f1", "linear"))
+    assert isinstance(loss, SurrogateLoss)
+    assert loss.frozen
+
+
+def test_soft_counts_of_certain_scores_are_the_metric() -> None:
+    generator = torch.Generator().manual_seed(0)
+    scores = 200.0 * torch.randn(40, generator=generator).sign()
+    targets = (torch.rand(40, generator=generator) < 0.4).float()
+    weights = torch.rand(40, generator=generator) + 0.1
+    for name in ("f1", "mcc", "jaccard", "balanced_error", "f_beta(2)"):
+        metric = get_metric(name)
+        assert metric.counts is not None
+        soft = SoftCounts(metric.counts)(scores.double(), targets, weights.double())
+        assert float(soft) == pytest.approx(float(metric(scores.double(), targets, weights)), abs=1e-6)
