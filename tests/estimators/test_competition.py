@@ -203,8 +203,8 @@ def test_strategies_compete_and_the_usual_loss_stays_unless_another_is_better_th
 
 
 def test_among_strategies_the_usual_loss_gives_the_model_that_it_gives_alone() -> None:
-    together = MetricClassifier("f1", "auto", "linear", random_state=0, validation_fraction=0.3).fit(X, Y)
-    alone = MetricClassifier("f1", "cross-entropy", "linear", random_state=0, validation_fraction=0.3).fit(X, Y)
+    together = MetricClassifier("f1", "auto", "linear", random_state=0, folds=1).fit(X, Y)
+    alone = MetricClassifier("f1", "cross-entropy", "linear", random_state=0, folds=1).fit(X, Y)
     value = next(line["value"] for line in together.results_ if line["methods"] == "proper")
     assert value == pytest.approx(f1.value(alone.validation_loss_), abs=1e-12)
 

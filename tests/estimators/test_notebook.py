@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import nbformat
@@ -43,8 +44,8 @@ def shown(cell: Any, kind: str) -> list[str]:
 def test_a_bar_is_shown_without_widgets_and_ends_full(cells: list[Any]) -> None:
     bars = [text for text in shown(cells[1], "text/html") if "<progress" in text]
     assert len(bars) == 1
-    assert 'value="60" max="60"' in bars[0]
-    assert 'value="20" max="20"' in bars[0]
+    done, most = map(int, re.findall(r'value="(\d+)" max="(\d+)"', bars[0])[0])
+    assert done == most > 5  # models of five folds
     assert "validation F1" in bars[0]
 
 

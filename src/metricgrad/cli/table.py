@@ -60,7 +60,7 @@ def fit(
     folds: Annotated[
         int | None, typer.Option(min=1, help="Models to average, each on all but one fold; 1: one model, one split.")
     ] = None,
-    method: Method = "sl-r",
+    method: Method = "auto",
     recipe: How = "default",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the split, the network and the sets.")] = 0,
     time_limit: Annotated[

@@ -44,9 +44,10 @@ class MetricClassifier(CompetingClassifier):
         What the model is judged by: `"f1"`, `"average_precision"`, `"partial_auc(0.05)"`, or a rule of your own:
         `black_box(profit, higher_is_better=True)`.
     method : str
-        `"sl-r"` (universal surrogate, refined), `"sl-s"` (from scratch), `"sl-u"` (universal, frozen), `"direct"`
-        (search on the true metric, of a linear or additive model), `"auto"` (the better of the first and that, on
-        validation rows), or a name in
+        `"auto"`: every strategy that suits metric and model is tried (cross-entropy, weighted cross-entropy, the soft
+        form of the metric, direct search, the learned surrogate), and the best on held-out rows is kept. Or one of
+        them: `"sl-r"` (universal surrogate, refined), `"sl-s"` (from scratch), `"sl-u"` (universal, frozen),
+        `"direct"` (search on the true metric, of a linear or additive model), or a name in
         `metricgrad.losses.binary.BASELINES`: `"cross-entropy"`, `"focal"`, `"aucm"` ... (`"cost-sensitive"` trains six
         models). For several outputs cross-entropy alone, that of the softmax or of each label.
     model : {"mlp", "small", "linear", "additive", "tabm", "lightgbm", "auto", "readable"}, torch module or factory
@@ -82,7 +83,8 @@ class MetricClassifier(CompetingClassifier):
         With 5, five models are trained, each on four fifths of the rows; threshold and choice are those of the rows
         that each leaves out, and the average of the five is used, which is again one model for a linear or an additive
         one. With 1, one model is trained and `validation_fraction` of the rows are held out. By default 5 where models
-        compete, unless validation rows are given, the metric is a function of your own, or rows are very few or many.
+        or strategies compete, unless validation rows are given, the metric is a function of your own, or rows are very
+        few or many.
     positive_label : label, optional
         Which of two classes is the positive one: of F1, precision and the like it makes all the difference. By default
         the last in order, as in scikit-learn: 1 of 0 and 1, "yes" of "no" and "yes".
@@ -130,7 +132,7 @@ class MetricClassifier(CompetingClassifier):
     def __init__(
         self,
         metric: Any = "f1",
-        method: str = "sl-r",
+        method: str = "auto",
         model: Any = "mlp",
         recipe: Recipe | str = "default",
         threshold: str | float = "validation",
@@ -191,6 +193,7 @@ class MetricClassifier(CompetingClassifier):
         self
         """
         from metricgrad.estimators.held_out import HoldOut, fold_count, held_out_parts, is_table, joined_for
+        from metricgrad.training.methods import AUTO
 
         metric = metric_for_labels(get_metric(self.metric), y)
         self.task_, calls_before = metric.task.name, metric.calls
@@ -204,7 +207,9 @@ class MetricClassifier(CompetingClassifier):
         table = self._table(X, y, sample_weight, metric, going_on=start is not None, merge=merge)
         table = replace(table, columns=checked_columns(columns, metric, len(table.targets)))
         cv = self.threshold == "cv"
-        several = competes(self.model) and validation is None and not cv
+        several = (
+            (competes(self.model) or self.method == AUTO) and validation is None and not cv and not self.warm_start
+        )
         count = fold_count(self.folds, metric, table.strata, groups, several=several)
         how = HoldOut(count, self.validation_fraction, seed, cv, validation, groups)
         plan = held_out_parts(table, metric.task, how)

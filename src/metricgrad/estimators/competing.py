@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +63,7 @@ class CompetingClassifier(LabelEstimator):
         """Train every candidate on every part of the plan, as long as it may still be the best."""
         from metricgrad.estimators.competition import Candidate, Competition  # loading and predicting need none
         from metricgrad.estimators.fold_training import FoldTraining
+        from metricgrad.reporting.progress import fit_bars
 
         classes = metric.task.name == "multiclass"
         recipes = [(spec, recipe_for(self.recipe, kind_of(spec))) for spec in self._specs(metric.task)]
@@ -77,9 +79,9 @@ class CompetingClassifier(LabelEstimator):
         folds: dict[tuple[int, int], FoldTraining] = {}
 
         def trained(candidate: Candidate, fold: int, left: float | None) -> tuple[Trained, Rows]:
-            done = sum(len(one.folds) for one in candidates)
-            title = "training" if fits == 1 else f"{candidate.title}, fit {done + 1} of at most {fits}"
-            how = How(candidate.recipe, seed, left, title)
+            if bars is not None:
+                bars.begin(candidate.title, sum(len(one.folds) for one in candidates))
+            how = How(candidate.recipe, seed, left, bars)
             place = (id(candidate.model), fold)
             if place not in folds:
                 for other in [each for each in folds if each[1] != fold]:
@@ -89,7 +91,8 @@ class CompetingClassifier(LabelEstimator):
             return folds[place].train(candidate.strategy, how), kept[fold]
 
         found = Competition(candidates, len(plan), self.time_limit)
-        found.run(trained)
+        with fit_bars(fits) if self.verbose and fits > 1 else nullcontext() as bars:
+            found.run(trained)
         return found
 
     def _strategies(self, metric: Metric, recipe: Recipe, network: Scorer) -> Sequence[Strategy]:

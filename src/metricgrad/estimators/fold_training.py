@@ -87,7 +87,8 @@ class FoldTraining:
     def _runs(self, strategy: Strategy, setting: Setting, start: Start | None, how: How) -> Sequence[Trained]:
         """Train a model for every loss of a strategy, each from the start, or from a warm-up of its own."""
         torch.manual_seed(how.seed)
-        with work_bar() if self.estimator.verbose else nullcontext() as report:
+        shared = None if how.bars is None else how.bars.report
+        with work_bar() if self.estimator.verbose and shared is None else nullcontext(shared) as report:
             losses = strategy.losses(setting, report)
         guarded = strategy.alone or isinstance(strategy, Proper)
         runs: list[Trained] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import asdict
 from datetime import datetime
 from numbers import Integral, Real
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from metricgrad.estimators.explain import Explanation
     from metricgrad.estimators.scorecard import Scorecard
     from metricgrad.estimators.terms import Terms
+    from metricgrad.reporting.progress import FitBars
     from metricgrad.training.jobs import Start
     from metricgrad.training.selection import Best
 
@@ -60,12 +61,12 @@ class Trained(NamedTuple):
 
 
 class How(NamedTuple):
-    """How one model is trained: recipe and seed, seconds it may take, and what it is called in the progress bar."""
+    """How one model is trained: recipe and seed, seconds it may take, and where its progress is shown among others'."""
 
     recipe: Recipe
     seed: int
     limit: float | None = None
-    title: str = "training"
+    bars: FitBars | None = None
 
 
 class NestedRecipe(BaseEstimator):  # type: ignore[misc]
@@ -180,14 +181,13 @@ class MetricEstimator(NestedRecipe):
         self, rounds: Generator[Round, None, None], network: Scorer, metric: Metric, how: How
     ) -> tuple[list[Round], bool]:
         """Let training go on until its end, or until it is stopped; return its rounds and whether it was stopped."""
-        from metricgrad.reporting.progress import shown_rounds
         from metricgrad.training.networks import threads_for
 
         history: list[Round] = []
         interrupted = False
         try:
             with threads_for(network, how.recipe.set_size * how.recipe.sets):
-                for done in shown_rounds(rounds, metric, how.title) if self.verbose else rounds:
+                for done in self._shown(rounds, metric, how.bars):
                     history.append(done)
                     if self._is_enough(done, how.limit):
                         interrupted = done.number < done.of or done.phase != "rounds"
@@ -197,6 +197,14 @@ class MetricEstimator(NestedRecipe):
             warnings.warn("fit: stopped by the user; the best model so far is kept", stacklevel=5)
         rounds.close()
         return history, interrupted
+
+    def _shown(self, rounds: Iterator[Round], metric: Metric, bars: FitBars | None) -> Iterator[Round]:
+        """Return rounds whose progress is shown, if that is wanted."""
+        from metricgrad.reporting.progress import shown_rounds
+
+        if bars is not None:
+            return bars.shown_rounds(rounds, metric)
+        return shown_rounds(rounds, metric) if self.verbose else rounds
 
     def _is_enough(self, done: Round, limit: float | None) -> bool:
         """Call back, and return whether to stop: because the callback returned True, or the time is up."""

@@ -26,7 +26,7 @@ NOTEBOOK_INTERVAL = 0.2
 class _Task:
     """One bar of a notebook."""
 
-    what: str
+    description: str
     total: int
     note: str = ""
     completed: int = 0
@@ -35,7 +35,7 @@ class _Task:
     def markup(self) -> str:
         """Return the bar with its label, its counts and the elapsed seconds."""
         counts = f"{self.completed:,}/{self.total:,}, {time.perf_counter() - self.begun:.0f} s {self.note}"
-        return progress_bar(self.what, self.completed, self.total, counts)
+        return progress_bar(self.description, self.completed, self.total, counts)
 
 
 class NotebookBars:
@@ -54,9 +54,9 @@ class NotebookBars:
         if self.place is not None:
             self._show()
 
-    def add_task(self, what: str, total: int, note: str) -> TaskID:
+    def add_task(self, description: str, total: int, note: str) -> TaskID:
         """Add a bar."""
-        self.tasks.append(_Task(what, total, note))
+        self.tasks.append(_Task(description, total, note))
         self._show()
         return TaskID(len(self.tasks) - 1)
 
@@ -123,6 +123,49 @@ def shown_rounds(rounds: Iterator[Round], metric: Metric, title: str = "training
             if done.validation == done.validation:
                 progress.update(tasks[done.phase], note=f"validation {metric.shown(done.validation)}")
             yield done
+
+
+class FitBars:
+    """One bar for many fits, and one for the rounds of the present fit.
+
+    Parameters
+    ----------
+    progress : Progress or NotebookBars
+        Where they are shown.
+    fits : int
+        How many fits there may be.
+    """
+
+    def __init__(self, progress: Progress | NotebookBars, fits: int) -> None:
+        self.progress, self.title, self.done = progress, "", 0
+        self.all = progress.add_task("models", total=fits, note="")
+        self.own = progress.add_task("training", total=1, note="")
+
+    def begin(self, title: str, done: int) -> None:
+        """Show that some fits are done, and the next one begins."""
+        self.title, self.done = title, done
+        self.progress.update(self.all, completed=done)
+
+    def report(self, what: str, done: int, total: int) -> None:
+        """Show how far some work before training is."""
+        self.progress.update(self.own, description=f"{self.title}: {what}", completed=done, total=total)
+
+    def shown_rounds(self, rounds: Iterator[Round], metric: Metric) -> Iterator[Round]:
+        """Yield the rounds of a fit and show their progress."""
+        for done in rounds:
+            self.report(done.phase, done.number, done.of)
+            if done.validation == done.validation:
+                self.progress.update(self.own, note=f"validation {metric.shown(done.validation)}")
+            yield done
+
+
+@contextmanager
+def fit_bars(fits: int) -> Iterator[FitBars]:
+    """Show the progress of many fits; in the end the bar is full, also if some were not needed."""
+    with bar() as progress:
+        bars = FitBars(progress, fits)
+        yield bars
+        progress.update(bars.all, completed=bars.done + 1, total=bars.done + 1)
 
 
 def scalars(done: Round) -> dict[str, float]:

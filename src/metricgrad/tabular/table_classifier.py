@@ -112,7 +112,7 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
     def __init__(
         self,
         metric: Any = "f1",
-        method: str = "sl-r",
+        method: str = "auto",
         model: Any = "auto",
         recipe: Recipe | str = "default",
         positive: Any = None,

@@ -120,8 +120,9 @@ class Verdict:
     kept cross-entropy: the metric's model lost 0.0169 on the validation rows
     >>> print(Verdict(True, 0.031, float("nan"), kept=3, folds=5))
     kept the models that followed the metric in 3 of 5 folds: they gained 0.0310 on the held-out rows
-    >>> print(Verdict(True, 0.031, 0.01, kept=5, folds=5, strategy="direct", rows=1200, positives=85))
-    kept direct search: it gained 0.0310 over cross-entropy on 1,200 held-out rows, 85 positive (standard error 0.0100)
+    >>> print(Verdict(True, 0.03, 0.01, strategy="direct", rows=900, positives=85))  # doctest: +NORMALIZE_WHITESPACE
+    kept direct search: it gained 0.0300 over cross-entropy on 900 held-out rows, 85 of the rarer class
+    (standard error 0.0100)
     """
 
     followed: bool
@@ -172,5 +173,5 @@ class Verdict:
     def _where(self) -> str:
         """The rows that it was measured on."""
         if self.rows:
-            return f"{self.rows:,} held-out rows, {self.positives:,} positive"
+            return f"{self.rows:,} held-out rows, {self.positives:,} of the rarer class"
         return f"the {'held-out' if self.folds > 1 else 'validation'} rows"
