@@ -75,6 +75,8 @@ def train(
         Where the state of the rounds is written at checks, and read from if a run was stopped.
     """
     selections = [selection] if isinstance(selection, Selection) else list(selection)
+    if isinstance(loss, SurrogateLoss):
+        loss.sync = False  # this loop trains in one process, whatever others do
     if recipe.start == "solved" and not isinstance(loss, (SurrogateLoss, DirectSearch, *ON_ALL_ROWS)):
         recipe = recipe.for_baselines  # by mini-batches: not every hand-made loss can be followed on all rows
     run, learned = TrainingRun(model, rows, recipe, selections, seed, loss), False
