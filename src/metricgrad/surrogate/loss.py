@@ -330,6 +330,9 @@ class SurrogateLoss(nn.Module):
         float
             The mean `|true - surrogate|` of these sets before refining; NaN if every set held one class only.
         """
+        if torch.compiler.is_compiling():  # inside a step of a user's that is compiled, this part is left as it is
+            plain: float = torch.compiler.disable(self.refine)(scores, targets, weights, steps, judged)
+            return plain
         targets, weights = broadcast_sets(scores, targets, weights, self.metric.task)
         if judged is not None and judged.shape != scores.shape:
             expected, got = tuple(scores.shape), tuple(judged.shape)
@@ -528,7 +531,7 @@ class SurrogateLoss(nn.Module):
             warnings.warn(
                 f"refine: left out {left_out} of {given} sets that held one class only; use larger or "
                 "stratified sets (later ones are only counted, in .skipped)",
-                stacklevel=3,
+                stacklevel=4,
             )
         self.skipped += left_out
 
@@ -576,17 +579,43 @@ class SurrogateLoss(nn.Module):
         return float(self.running_gap)
 
     def get_extra_state(self) -> dict[str, Any]:
-        """Return the state of the optimiser, so that a state dict resumes exactly."""
+        """Return the state of the optimiser and of calls of a black box, so that a state dict resumes exactly."""
         state = None if self._optimizer is None else self._optimizer.state_dict()
-        return {"optimizer": state, "skipped": self.skipped}
+        found = {"optimizer": state, "skipped": self.skipped}
+        return found if self.judge.budget is None else {**found, "black_box": self._black_box_state()}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Restore the state of the optimiser."""
+        """Restore the state of the optimiser and of calls of a black box."""
         self._optimizer = None
         if self.optimizer and state["optimizer"]:
             # A copy: Adam changes in place what it would share with the loss the state came from.
             self.optimizer.load_state_dict(deepcopy(state["optimizer"]))
         self.skipped = state["skipped"]
+        if self.judge.budget is not None and "black_box" in state:
+            self._load_black_box(deepcopy(state["black_box"]))
+
+    def _black_box_state(self) -> dict[str, Any]:
+        """Return what is known of a black box by its calls, and when the next are due."""
+        emulator: Any = self.metric.function
+        return {
+            "calls": self.calls,
+            "schedule": (self._refined, self._next_due, self._per_set, self.out_of_calls),
+            "called": self._called,
+            "compared": self._compared,
+            "random": self._generator.get_state(),
+            "emulator": dict(emulator.process.state_dict()) if self._truth else None,
+        }
+
+    def _load_black_box(self, state: dict[str, Any]) -> None:
+        self._calls_before = self.judge.calls - state["calls"]
+        self._refined, self._next_due, self._per_set, self.out_of_calls = state["schedule"]
+        self._called, self._compared = state["called"], state["compared"]
+        self._generator.set_state(state["random"])
+        emulator: Any = self.metric.function
+        if self._truth and state["emulator"]:
+            emulator.process.load(state["emulator"])
+        elif self._truth:  # it was given up
+            self.metric, self._truth = self._truth, None
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> SurrogateLoss:
         """Move the state of the optimiser along with the parameters."""
