@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from programs import run_framework
 
 from metricgrad.evaluation import grid
 from metricgrad.evaluation.grid import JobsFailed, run_grid
@@ -151,6 +152,11 @@ def test_jobs_run_on_ray_with_and_without_an_address() -> None:
             list(run_grid([1], range, engine="ray", n_jobs=3, address=cluster.address))
     finally:
         cluster.shutdown()
+
+
+@pytest.mark.cluster  # starts a real cluster, here because two of them starve each other
+def test_two_workers_of_ray_train_follow_a_metric_together() -> None:
+    run_framework("ray_train", least=0.85)
 
 
 @pytest.mark.cluster  # starts a real cluster

@@ -85,6 +85,12 @@ class MetricClassifier(CompetingClassifier):
         one. With 1, one model is trained and `validation_fraction` of the rows are held out. By default 5 where models
         or strategies compete, unless validation rows are given, the metric is a function of your own, or rows are very
         few or many.
+    optimizer : callable, optional
+        Parameters -> optimizer of torch, such as `functools.partial(torch.optim.SGD, lr=0.1)`, by which a network is
+        trained; by default Adam with the rate and weight decay of the recipe. Linear and additive models are solved
+        for and need none.
+    device : str or torch.device, optional
+        Where a network is trained, such as `"cuda"`; it predicts on the CPU.
     positive_label : label, optional
         Which of two classes is the positive one: of F1, precision and the like it makes all the difference. By default
         the last in order, as in scikit-learn: 1 of 0 and 1, "yes" of "no" and "yes".
@@ -145,6 +151,8 @@ class MetricClassifier(CompetingClassifier):
         time_limit: float | None = None,
         positive_label: Any = None,
         folds: int | None = None,
+        optimizer: Callable[[list[torch.Tensor]], torch.optim.Optimizer] | None = None,
+        device: str | torch.device | None = None,
     ) -> None:
         self.metric = metric
         self.method = method
@@ -160,11 +168,13 @@ class MetricClassifier(CompetingClassifier):
         self.time_limit = time_limit
         self.positive_label = positive_label
         self.folds = folds
+        self.optimizer = optimizer
+        self.device = device
 
     def fit(
         self,
         X: Any,
-        y: ArrayLike,
+        y: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         validation: Any = None,
         columns: Mapping[str, ArrayLike] | None = None,
@@ -174,10 +184,13 @@ class MetricClassifier(CompetingClassifier):
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (rows, features)
-            Features.
-        y : array-like of shape (rows,) or (rows, labels)
-            Labels: two of them, or as many as the metric is for; of several labels a row, 0 or 1 for each.
+        X : array-like or sparse matrix of shape (rows, features), array of shape (rows, ...), or Dataset
+            Features. For a module of your own they may have any shape, such as that of pictures, or be several inputs,
+            which a torch `Dataset` or `DataLoader` gives as tuples (input, ..., label); all of it is held in memory.
+            Inputs with shapes are standardised only if asked for.
+        y : array-like of shape (rows,) or (rows, labels), optional
+            Labels, unless a Dataset has them: two of them, or as many as the metric is for; of several labels a row, 0
+            or 1 for each.
         sample_weight : array-like of shape (rows,), optional
             How much each row counts, in training and in the metric.
         validation : (X, y), (X, y, sample_weight) or array-like, optional
@@ -193,8 +206,10 @@ class MetricClassifier(CompetingClassifier):
         self
         """
         from metricgrad.estimators.held_out import HoldOut, fold_count, held_out_parts, is_table, joined_for
+        from metricgrad.estimators.inputs import read_rows
         from metricgrad.training.methods import AUTO
 
+        X, y, validation, self.inputs_ = read_rows(self.model, X, y, validation)
         metric = metric_for_labels(get_metric(self.metric), y)
         self.task_, calls_before = metric.task.name, metric.calls
         self._check_arguments(metric.task)

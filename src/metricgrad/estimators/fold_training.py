@@ -75,10 +75,11 @@ class FoldTraining:
         """Go along the usual loss; return the model of that only if training was stopped there."""
         torch.manual_seed(how.seed)
         own, selection = deepcopy(self.network), Selection(self.kept, self.metric, how.recipe)
-        run = TrainingRun(own, self.rows, how.recipe, [selection], how.seed)
+        place = (None, self.estimator.optimizer, self.estimator.device)
+        run = TrainingRun(own, self.rows, how.recipe, [selection], how.seed, *place)
         self.warm_up, stopped = self.estimator._watched(run.warm_up(), own, self.metric, how)
         if not stopped:
-            self.start = Start.of(run)
+            self.start = Start.of(run)._replace(seconds=0.0)  # a limit is for each strategy
             return None
         selection.restore(own, learned=False)
         own = own.double() if own.name else own

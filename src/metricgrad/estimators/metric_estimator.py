@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import asdict
 from datetime import datetime
+from functools import partial
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,6 +30,7 @@ from metricgrad.training.recipe import RECIPES, Recipe, get_recipe, recipe_for
 
 if TYPE_CHECKING:
     from metricgrad.estimators.explain import Explanation
+    from metricgrad.estimators.inputs import Inputs
     from metricgrad.estimators.scorecard import Scorecard
     from metricgrad.estimators.terms import Terms
     from metricgrad.reporting.progress import FitBars
@@ -117,11 +119,18 @@ class MetricEstimator(NestedRecipe):
     validation_loss_: float
     centre_: Array
     scale_: Array
+    inputs_: Inputs | None = None
+    optimizer: Callable[[list[torch.Tensor]], torch.optim.Optimizer] | None = None
+    device: str | torch.device | None = None
     _for_text = "encode it first"
 
     def _check_training(self, methods: tuple[str, ...]) -> None:
         if self.callback is not None and not callable(self.callback):
             raise TypeError(f"callback: expected a function of a Round or None, got {self.callback!r}")
+        if self.optimizer is not None and not callable(self.optimizer):
+            raise TypeError(f"optimizer: expected a function of parameters or None, got {self.optimizer!r}")
+        if self.device is not None:
+            _check_device(self.device)
         if self.method not in methods:
             raise ValueError(f"method: expected one of {', '.join(methods)}, got {self.method!r}")
         if not (is_finite(self.validation_fraction) and 0 < self.validation_fraction < 1):
@@ -133,6 +142,9 @@ class MetricEstimator(NestedRecipe):
 
     def _checked(self, X: Any, *y: Any, **how: Any) -> Any:
         """Have scikit-learn check features, and targets if given; name the estimator that takes text."""
+        from metricgrad.estimators.inputs import as_table  # loading needs none
+
+        X = as_table(X, self.inputs_)
         try:
             return validate_data(self, X, *y, accept_sparse="csr", dtype=FLOAT_DTYPES, **how)
         except (TypeError, ValueError) as error:
@@ -143,12 +155,16 @@ class MetricEstimator(NestedRecipe):
 
     @property
     def _standardises(self) -> bool:
-        """Whether features are standardised: as the user says, or else the recipe."""
+        """Whether features are standardised: as the user says, or else the recipe; inputs with shapes are not."""
+        if self.standardise is None and self.inputs_ is not None:
+            return False
         return self.effective_recipe.standardise if self.standardise is None else self.standardise
 
     def _model_spec(self) -> Any:
         """Return the model as it is to be built: of an additive one, features are numbers, not names."""
-        return numbered(self.model, getattr(self, "feature_names_in_", ()))
+        from metricgrad.estimators.inputs import shaped_spec
+
+        return shaped_spec(numbered(self.model, getattr(self, "feature_names_in_", ())), self.inputs_)
 
     def _follow(
         self,
@@ -168,7 +184,8 @@ class MetricEstimator(NestedRecipe):
         torch.manual_seed(how.seed)  # dropout must not depend on the loss: every method starts from the same warm-up
         judge: Metric = getattr(loss, "judge", metric)  # of a black box, one that needs fewer calls
         selection = Selection(kept, judge, how.recipe, guarded=guarded)
-        rounds = train(network, loss, rows, how.recipe, selection=selection, seed=how.seed, start=start)
+        trained = partial(train, optimizer=self.optimizer, device=self.device)
+        rounds = trained(network, loss, rows, how.recipe, selection=selection, seed=how.seed, start=start)
         history, interrupted = self._watched(rounds, network, metric, how)
         if network.additive is not None:
             network.additive.project()
@@ -502,6 +519,15 @@ def _is_no_number(cell: Any) -> bool:
     except ValueError:
         return True
     return False
+
+
+def _check_device(device: Any) -> None:
+    """Raise an error that names a device on which nothing can be computed."""
+    try:
+        torch.zeros(1, device=device)
+    except (AssertionError, NotImplementedError, RuntimeError, TypeError) as error:
+        said = str(error).splitlines()[0]
+        raise ValueError(f"device: expected one that torch can use, got {device!r}: {said}") from error
 
 
 def is_finite(value: Any) -> bool:

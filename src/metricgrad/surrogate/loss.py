@@ -76,6 +76,13 @@ class SurrogateLoss(nn.Module):
         How much the differences between sets count beside the paper's L1 while refining; 0 is the paper.
     progress : callable, optional
         `progress(what, done, total)` while a surrogate is fitted; by default a progress bar on the terminal.
+    sync : bool
+        With several processes of `torch.distributed`, `refine` on the sets of all ranks, so that the surrogate is the
+        same on all of them. Then all must call `refine` together; its metric is called on the first rank.
+    gather : bool
+        With several processes, let sets span them: the rows of all ranks are one set, and the gradient of its loss
+        flows to the rows of each. Then all must call `forward` together too. For `DistributedDataParallel` and others
+        that average gradients.
     construction : SurrogateConfig or {"default", "paper"}, optional
         Deprecated name of `config`.
 
@@ -116,6 +123,8 @@ class SurrogateLoss(nn.Module):
         clip: float | None = None,
         relational: float = 0.0,
         progress: Progress | None = None,
+        sync: bool = True,
+        gather: bool = False,
         construction: SurrogateConfig | str | None = None,
     ) -> None:
         super().__init__()
@@ -127,6 +136,8 @@ class SurrogateLoss(nn.Module):
                 raise ValueError(f"{name}: expected a positive number, got {number!r}")
         if not isinstance(start, (str, Path, Surrogate)):
             raise TypeError(f"start: expected 'universal', 'scratch', a path or a Surrogate, got {start!r}")
+        if gather and not sync:
+            raise ValueError("gather: expected False with sync=False, got True")
         metric = get_metric(metric)
         self._calls_before, self._refined = metric.calls, 0
         self.judge: Metric = metric
@@ -148,6 +159,7 @@ class SurrogateLoss(nn.Module):
             )
         self.surrogate.eval().requires_grad_(False)
         self.frozen, self.clip, self.relational = frozen, clip, relational
+        self.sync, self.gather = sync, gather
         self.skipped = 0
         self.register_buffer("running_gap", torch.tensor(float("nan")))
         self.learning_rate = learning_rate
@@ -236,6 +248,11 @@ class SurrogateLoss(nn.Module):
                 "scores: expected the output of a model that is being trained, got one without a gradient; was the "
                 "model called under torch.no_grad() or detached? (to only evaluate the loss, call .eval() first)"
             )
+        if self.gather and self._several_ranks:
+            from metricgrad.surrogate.distributed import join_rows
+
+            scores, targets, weights = join_rows((scores, targets, weights), self.metric.task.axes)
+            unweighted = False  # on every rank
         from metricgrad.surrogate.small_sets import is_small  # making a loss needs no module that using it does
 
         alone = scores.requires_grad and not (targets.requires_grad or weights.requires_grad)
@@ -313,6 +330,9 @@ class SurrogateLoss(nn.Module):
         float
             The mean `|true - surrogate|` of these sets before refining; NaN if every set held one class only.
         """
+        if torch.compiler.is_compiling():  # inside a step of a user's that is compiled, this part is left as it is
+            plain: float = torch.compiler.disable(self.refine)(scores, targets, weights, steps, judged)
+            return plain
         targets, weights = broadcast_sets(scores, targets, weights, self.metric.task)
         if judged is not None and judged.shape != scores.shape:
             expected, got = tuple(scores.shape), tuple(judged.shape)
@@ -323,6 +343,40 @@ class SurrogateLoss(nn.Module):
             raise RuntimeError("refine: expected a surrogate that is not frozen, got one made with frozen=True")
         if not torch.is_grad_enabled():
             raise RuntimeError("refine: expected gradients to be enabled, got a call under torch.no_grad()")
+        if self._several_ranks:
+            return self._refine_together(scores, targets, weights, steps, judged)
+        return self._refine(scores, targets, weights, steps, judged)
+
+    @property
+    def _several_ranks(self) -> bool:
+        """Whether there are other processes that this loss has to agree with."""
+        there = self.sync and torch.distributed.is_available() and torch.distributed.is_initialized()
+        return there and torch.distributed.get_world_size() > 1
+
+    def _refine_together(
+        self, scores: Tensor, targets: Tensor, weights: Tensor, steps: int, judged: Tensor | None
+    ) -> float:
+        """Refine on the sets of all ranks, on the first of them; the others take over what it learned."""
+        from metricgrad.surrogate.distributed import join_rows, on_first_rank, stack_sets, take_over
+
+        own = [tensor.detach() for tensor in (scores, targets, weights, judged) if tensor is not None]
+        together = join_rows if self.gather else stack_sets
+        scores, targets, weights, *others = together(own, self.metric.task.axes)
+
+        def work() -> tuple[float, ...]:
+            gap = self._refine(scores, targets, weights, steps, others[0] if others else None)
+            return gap, self._refined, self.skipped, self.out_of_calls
+
+        gap, refined, skipped, out_of_calls = on_first_rank(work, scores.device, 4)
+        self._refined, self.skipped, self.out_of_calls = int(refined), int(skipped), bool(out_of_calls)
+        adam = self.optimizer
+        assert adam is not None
+        state = self.surrogate.state_dict().values()
+        take_over([*state, self.running_gap, *adam.means, *adam.squares, *adam.steps])
+        return gap
+
+    def _refine(self, scores: Tensor, targets: Tensor, weights: Tensor, steps: int, judged: Tensor | None) -> float:
+        """Refine on sets that are valid, in this process."""
         kept = self.metric.task.informative(targets, weights)
         count = int(kept.sum())
         self._count_skipped(count, kept.numel())
@@ -477,7 +531,7 @@ class SurrogateLoss(nn.Module):
             warnings.warn(
                 f"refine: left out {left_out} of {given} sets that held one class only; use larger or "
                 "stratified sets (later ones are only counted, in .skipped)",
-                stacklevel=3,
+                stacklevel=4,
             )
         self.skipped += left_out
 
@@ -525,17 +579,43 @@ class SurrogateLoss(nn.Module):
         return float(self.running_gap)
 
     def get_extra_state(self) -> dict[str, Any]:
-        """Return the state of the optimiser, so that a state dict resumes exactly."""
+        """Return the state of the optimiser and of calls of a black box, so that a state dict resumes exactly."""
         state = None if self._optimizer is None else self._optimizer.state_dict()
-        return {"optimizer": state, "skipped": self.skipped}
+        found = {"optimizer": state, "skipped": self.skipped}
+        return found if self.judge.budget is None else {**found, "black_box": self._black_box_state()}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Restore the state of the optimiser."""
+        """Restore the state of the optimiser and of calls of a black box."""
         self._optimizer = None
         if self.optimizer and state["optimizer"]:
             # A copy: Adam changes in place what it would share with the loss the state came from.
             self.optimizer.load_state_dict(deepcopy(state["optimizer"]))
         self.skipped = state["skipped"]
+        if self.judge.budget is not None and "black_box" in state:
+            self._load_black_box(deepcopy(state["black_box"]))
+
+    def _black_box_state(self) -> dict[str, Any]:
+        """Return what is known of a black box by its calls, and when the next are due."""
+        emulator: Any = self.metric.function
+        return {
+            "calls": self.calls,
+            "schedule": (self._refined, self._next_due, self._per_set, self.out_of_calls),
+            "called": self._called,
+            "compared": self._compared,
+            "random": self._generator.get_state(),
+            "emulator": dict(emulator.process.state_dict()) if self._truth else None,
+        }
+
+    def _load_black_box(self, state: dict[str, Any]) -> None:
+        self._calls_before = self.judge.calls - state["calls"]
+        self._refined, self._next_due, self._per_set, self.out_of_calls = state["schedule"]
+        self._called, self._compared = state["called"], state["compared"]
+        self._generator.set_state(state["random"])
+        emulator: Any = self.metric.function
+        if self._truth and state["emulator"]:
+            emulator.process.load(state["emulator"])
+        elif self._truth:  # it was given up
+            self.metric, self._truth = self._truth, None
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> SurrogateLoss:
         """Move the state of the optimiser along with the parameters."""

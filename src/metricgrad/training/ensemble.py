@@ -15,14 +15,15 @@ from metricgrad.training.dropout import dropout_masks
 from metricgrad.training.networks import Scorer, layers_of
 
 
-def members_of(model: nn.Module, k: int) -> Ensemble | ModuleEnsemble:
+def members_of(model: nn.Module, k: int, stacked: bool = True) -> Ensemble | ModuleEnsemble:
     """Return a model and copies of it as k members to be trained at once; the first is the model itself.
 
-    All members are given the same rows and the same dropout: shared rows `(..., features)` -> scores `(k, ...)`.
+    All members are given the same rows and the same dropout: shared rows `(..., features)` -> scores `(k, ...)`. With
+    `stacked`, members share their parameters' memory where they can; an optimizer then sees them as one.
     """
     models = [model, *(deepcopy(model) for _ in range(k - 1))]
     scorers = [one for one in models if isinstance(one, Scorer) and one.layered]
-    return Ensemble(scorers) if scorers else ModuleEnsemble(models)
+    return Ensemble(scorers) if scorers and stacked else ModuleEnsemble(models)
 
 
 class Ensemble(nn.Module):
@@ -39,7 +40,8 @@ class Ensemble(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Score rows: `(..., features)` -> `(k, ...)` or `(k, ..., c)`."""
-        columns: Tensor = self.layers(x.reshape(-1, x.shape[-1]).mT.expand(len(self.models), -1, -1))
+        rows = x.to(next(self.parameters()).device)
+        columns: Tensor = self.layers(rows.reshape(-1, x.shape[-1]).mT.expand(len(self.models), -1, -1)).to(x.device)
         shape = (len(columns), *x.shape[:-1])
         return columns.reshape(shape) if self.outputs is None else columns.mT.reshape(*shape, self.outputs)
 
@@ -100,7 +102,7 @@ class SharedDropout(nn.Module):
         if not self.p:
             return x
         (mask,) = dropout_masks(self.p, [x[0].numel()], 1, x.dtype)
-        return x * mask.view_as(x[0])
+        return x * mask.to(x.device).view_as(x[0])
 
 
 class ModuleEnsemble(nn.Module):
@@ -181,9 +183,9 @@ def scores_in_both_modes(model: nn.Module, x: Tensor, both: bool = True) -> tupl
 
 def _in_both_modes(model: Scorer, x: Tensor) -> tuple[Tensor, Tensor]:
     batches, n = x.shape[:2]
-    layers = layers_of(model.body)
-    masks = iter(_masks_by_batch(layers, n, batches, x.dtype))
-    still = live = x.flatten(0, 1).mT  # (units, batches * n) from here on
+    layers, device = layers_of(model.body), next(model.parameters()).device
+    masks = (mask.to(device) for mask in _masks_by_batch(layers, n, batches, x.dtype))
+    still = live = x.to(device).flatten(0, 1).mT  # (units, batches * n) from here on
     for layer in layers:
         if isinstance(layer, nn.BatchNorm1d):
             still, live = _batch_norm_by_batch(layer, still, live, batches)
@@ -194,7 +196,7 @@ def _in_both_modes(model: Scorer, x: Tensor) -> tuple[Tensor, Tensor]:
             live = _by_columns(layer, live)
             still = _by_columns(layer, still) if parted else live
     shape = (batches, n) if model.outputs is None else (batches, n, model.outputs)
-    return still.mT.reshape(shape), live.mT.reshape(shape)
+    return still.mT.reshape(shape).to(x.device), live.mT.reshape(shape).to(x.device)
 
 
 def _masks_by_batch(layers: Sequence[nn.Module], n: int, batches: int, dtype: torch.dtype) -> list[Tensor]:

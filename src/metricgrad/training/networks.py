@@ -84,19 +84,19 @@ class Scorer(nn.Module):
             self.encoded.prepare(x, w, y)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Score rows, however many axes they lie on."""
-        flat = x.reshape(-1, x.shape[-1])
+        """Score rows, however many axes they lie on; on whatever device the model is, scores are where the rows are."""
+        flat = x.reshape(-1, x.shape[-1]).to(next((p.device for p in self.parameters()), x.device))
         rows = len(flat)
         plain = self.name is not None and not (self.training or torch.is_grad_enabled())
         scores = self._in_parts(flat) if plain else self.body(flat)
         if self.several and self.training:
             shape = x.shape[:-1] if self.outputs is None else (*x.shape[:-1], self.outputs)
-            return cast("Tensor", scores).reshape(*shape, -1)
+            return cast("Tensor", scores).to(x.device).reshape(*shape, -1)
         allowed = ((rows,), (rows, 1)) if self.outputs is None else ((rows, self.outputs),)
         if not isinstance(scores, Tensor) or scores.shape not in allowed:
             got = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
             raise ValueError(f"model: expected an output of shape {' or '.join(map(str, allowed))}, got {got}")
-        return scores.reshape(x.shape[:-1] if self.outputs is None else (*x.shape[:-1], self.outputs))
+        return scores.to(x.device).reshape(x.shape[:-1] if self.outputs is None else (*x.shape[:-1], self.outputs))
 
     def _in_parts(self, rows: Tensor) -> Tensor:
         """Score rows as the body does in evaluation mode, with fewer passes over memory: -> `(n, outputs)`."""
@@ -200,6 +200,7 @@ class Dropout(nn.Dropout):
         from metricgrad.training.dropout import dropout_masks  # loading and predicting draw none
 
         (mask,) = dropout_masks(self.p, [latent.numel()], 1, latent.dtype)
+        mask = mask.to(latent.device)
         return latent * mask.view(latent.shape[-1], -1).mT.reshape(latent.shape)  # unit by unit, as ensembles compute
 
 

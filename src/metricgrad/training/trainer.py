@@ -25,6 +25,7 @@ from metricgrad.training.direct import MAX_SEARCHED, REPORTS, DirectSearch, sear
 from metricgrad.training.ensemble import Ensemble, ModuleEnsemble, members_of, present_scores, scores_in_both_modes
 from metricgrad.training.history import Round
 from metricgrad.training.loader import SetLoader, random_state, set_random_state
+from metricgrad.training.optimizers import Factory, OwnOptimizer
 from metricgrad.training.recipe import Recipe
 from metricgrad.training.selection import Best, Selection, scores_of
 from metricgrad.training.solver import MAX_WORSE_RIDGES, RIDGES, Given, Problem, linear_form
@@ -50,6 +51,8 @@ def train(
     seed: int = 0,
     start: Start | None = None,
     checkpoint: Checkpoint | None = None,
+    optimizer: Factory | None = None,
+    device: str | torch.device | None = None,
 ) -> Generator[Round, None, None]:
     """Train a model in place, yielding every round; when the generator ends or is closed, the model is the best seen.
 
@@ -73,11 +76,19 @@ def train(
         What `warm_up` returned for the same model, rows, recipe and seed; by default the model is warmed up first.
     checkpoint : Checkpoint, optional
         Where the state of the rounds is written at checks, and read from if a run was stopped.
+    optimizer : callable, optional
+        Parameters -> optimizer of torch, in the place of Adam. A model that is solved for needs none.
+    device : str or torch.device, optional
+        Where a model that is not solved for computes; rows, sets and losses stay where they are, and so does the model
+        in the end.
     """
     selections = [selection] if isinstance(selection, Selection) else list(selection)
+    if isinstance(loss, SurrogateLoss):
+        loss.sync = False  # this loop trains in one process, whatever others do
     if recipe.start == "solved" and not isinstance(loss, (SurrogateLoss, DirectSearch, *ON_ALL_ROWS)):
         recipe = recipe.for_baselines  # by mini-batches: not every hand-made loss can be followed on all rows
-    run, learned = TrainingRun(model, rows, recipe, selections, seed, loss), False
+    home = next((parameter.device for parameter in model.parameters()), None)
+    run, learned = TrainingRun(model, rows, recipe, selections, seed, loss, optimizer, device), False
     try:
         if start:
             start.hand_over(run)
@@ -100,7 +111,7 @@ def train(
     finally:
         if selections:
             selections[0].restore(model, learned)
-        model.eval()
+        model.to(home).eval()
     if isinstance(loss, SurrogateLoss) and recipe.trust > -1 and run.cosine < MIN_COSINE:
         why = f"at the end the cosine between its gradient and that of the metric was {run.cosine:.2f}"
         _warn_unfaithful(loss, f"{why}, below {MIN_COSINE}")
@@ -117,15 +128,19 @@ class TrainingRun:
         selections: Sequence[Selection],
         seed: int,
         loss: nn.Module | None = None,
+        optimizer: Factory | None = None,
+        device: str | torch.device | None = None,
     ) -> None:
         if next(model.parameters(), None) is None:
             got = f"{type(model).__name__} without any"
             raise ValueError(f"model: expected a module with parameters to train, got {got}")
-        self.model, self.recipe, self.selections = model, recipe, selections
+        self.model, self.recipe, self.selections, self.factory = model, recipe, selections, optimizer
         judges = [m for m in (getattr(loss, "metric", None), *(s.metric for s in selections)) if isinstance(m, Metric)]
         task, weighted = judges[0].task if judges else BINARY, all(judge.takes_weights for judge in judges)
         form = linear_form(model) if recipe.start == "solved" and rows.members is None else None
         self.problem = Problem(form, rows, task, weighted, seed) if form else None
+        if device is not None and not self.problem:
+            model.to(device)
         self.scorer = Given() if form and isinstance(loss, SurrogateLoss) else model
         self.stepped = self.problem.model if self.problem else model  # what takes the steps of mini-batches
         self.loader = SetLoader(self.problem.in_columns if self.problem else rows, recipe, seed, weighted, task)
@@ -219,8 +234,8 @@ class TrainingRun:
     ) -> Generator[Round, None, None]:
         """Let the model follow the first loss, and a copy of it beside it the second, for some model steps."""
         model, loader, recipe, loss = self.model, self.loader, self.recipe, losses[0]
-        members = members_of(self.stepped, len(losses))
-        optimizer = Adam(_learnable(members, losses), recipe.learning_rate, recipe.weight_decay)
+        members = members_of(self.stepped, len(losses), stacked=self.factory is None)
+        optimizer = self._optimizer(_learnable(members, losses))
         start = self._resume(checkpoint, members, losses, optimizer)
         for number in range(start, -(-steps // recipe.model_steps)):  # line 2
             done = number * recipe.model_steps
@@ -250,6 +265,11 @@ class TrainingRun:
                     yield result
                     return
             yield result
+
+    def _optimizer(self, learned: list[Tensor]) -> Adam | OwnOptimizer:
+        if self.factory is None:
+            return Adam(learned, self.recipe.learning_rate, self.recipe.weight_decay)
+        return OwnOptimizer(self.factory, learned, self.recipe.learning_rate)
 
     def _round(self, phase: str, number: int, done: int, value: float, loss: nn.Module) -> Round:
         """Return what is known of a round before any check."""
@@ -299,7 +319,7 @@ class TrainingRun:
         return self.problem.score(self.columns)
 
     def _state(
-        self, members: Ensemble | ModuleEnsemble, losses: Sequence[nn.Module], optimizer: Adam
+        self, members: Ensemble | ModuleEnsemble, losses: Sequence[nn.Module], optimizer: Adam | OwnOptimizer
     ) -> dict[str, Any]:
         """Return where everything stands between two rounds, as plain data and tensors."""
         chosen = [(astuple(s.control), astuple(s.followed), [*map(astuple, s.history)]) for s in self.selections]
@@ -316,7 +336,7 @@ class TrainingRun:
         checkpoint: Checkpoint | None,
         members: Ensemble | ModuleEnsemble,
         losses: Sequence[nn.Module],
-        optimizer: Adam,
+        optimizer: Adam | OwnOptimizer,
     ) -> int:
         """Put everything where a checkpoint has it, if there is one, and return the number of the next round."""
         state = checkpoint.read() if checkpoint else None
@@ -380,7 +400,7 @@ def objectives(
     return values
 
 
-def set_rate(optimizer: Adam, recipe: Recipe, phase: str, share: float) -> None:
+def set_rate(optimizer: Adam | OwnOptimizer, recipe: Recipe, phase: str, share: float) -> None:
     """Set the learning rate of a step after some share of its phase: constant, or along a cosine to zero."""
     if recipe.schedule == "cosine" or (recipe.schedule == "plateau" and phase == "rounds"):
         optimizer.learning_rate = recipe.learning_rate * (1 + math.cos(math.pi * share)) / 2
