@@ -224,19 +224,22 @@ class Competition:
             running = self._not_behind(running)
 
     def _not_behind(self, running: Sequence[Candidate]) -> list[Candidate]:
-        """Return the candidates that are not surely behind the best so far."""
+        """Return the candidates that are not surely behind the best so far, each beside the usual loss of its model."""
         if len(running) == 1:
             return list(running)
         first = min((candidate.held_out() for candidate in running), key=lambda own: own.loss(self.judge))
-        kept = []
+        near = [candidate for candidate in running if not self._is_behind(candidate, first)]
+        models = {id(candidate.model) for candidate in near}
+        kept = [each for each in running if each in near or (each.proper and id(each.model) in models)]
         for candidate in running:
-            own = candidate.held_out()
-            gap = own.loss(self.judge) - first.loss(self.judge)
-            if candidate.proper or gap <= 0 or gap <= BEHIND * own.error_against(first, self.judge):
-                kept.append(candidate)  # the usual loss is what the others are compared with
-            elif len(candidate.folds) < self.count:
+            if candidate not in kept and len(candidate.folds) < self.count:
                 candidate.note = f"surely behind after {len(candidate.folds)} of {self.count} folds"
         return kept
+
+    def _is_behind(self, candidate: Candidate, first: HeldOut) -> bool:
+        own = candidate.held_out()
+        gap = own.loss(self.judge) - first.loss(self.judge)
+        return gap > 0 and gap > BEHIND * own.error_against(first, self.judge)
 
     @cached_property
     def judge(self) -> Judge:
