@@ -100,7 +100,7 @@ class Problem:
     def design(self, x: Tensor) -> Tensor:
         """Return the columns of some rows: `(n, features)` -> `(n, columns)`, each in one piece of memory.
 
-        Products with a vector, on either side, take half the time of those with a matrix whose rows are in one piece.
+        Products with a vector, on either side, are faster than those with a matrix whose rows are in one piece.
         """
         columns = [self.form.design(part).float().mT for part in x.split(ROWS_AT_ONCE)]
         return (columns[0].contiguous() if len(columns) == 1 else torch.cat(columns, 1)).mT
