@@ -349,7 +349,8 @@ class SurrogateLoss(nn.Module):
         if torch.compiler.is_compiling():  # inside a step of a user's that is compiled, this part is left as it is
             plain: float = torch.compiler.disable(self.refine)(scores, targets, weights, steps, judged)
             return plain
-        small = None if self.frozen or judged is not None or self._several_ranks else self._cheap(scores, targets, weights)
+        apart = self.frozen or judged is not None or self._several_ranks
+        small = None if apart else self._cheap(scores, targets, weights)
         if small is not None and torch.is_grad_enabled() and isinstance(steps, int) and steps > 0:
             return self._refine_small(scores, targets, weights, small, steps)
         targets, weights = broadcast_sets(scores, targets, weights, self.metric.task)
