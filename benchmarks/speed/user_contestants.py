@@ -44,11 +44,11 @@ Fit = Callable[[Data], float]
 """Fits on training rows and returns the metric on test rows."""
 
 
-def made_up(rows: int = 20_000, features: int = 30, classes: int = 2) -> Data:
+def made_up(rows: int = 20_000, features: int = 30, classes: int = 2, seed: int = 0) -> Data:
     """Return a synthetic table that a linear model cannot fit, one row in ten positive, and as many test rows."""
     share = [0.9] if classes == 2 else None
     X, y = make_classification(
-        2 * rows, features, n_informative=10, n_classes=classes, weights=share, class_sep=0.7, random_state=0
+        2 * rows, features, n_informative=10, n_classes=classes, weights=share, class_sep=0.7, random_state=seed
     )
     X = X.astype(np.float32)
     return Data(X[:rows], y[:rows], X[rows:], y[rows:])
@@ -117,11 +117,11 @@ def libauc(data: Data) -> float:
     return f1_at_threshold(data, fit)
 
 
-def ours(model: Any, method: str = "sl-r", metric: Any = "f1", recipe: str = "default") -> Fit:
+def ours(model: Any, method: str = "sl-r", metric: Any = "f1", recipe: str = "default", seed: int = 0) -> Fit:
     """Fit a `MetricClassifier`; its own `score` is the metric."""
 
     def fit(data: Data) -> float:
-        found = MetricClassifier(metric, method, model, recipe, random_state=0).fit(data.X, data.y)
+        found = MetricClassifier(metric, method, model, recipe, random_state=seed).fit(data.X, data.y)
         return float(found.score(data.X_test, data.y_test))
 
     return fit

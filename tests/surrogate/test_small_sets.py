@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from metricgrad import SurrogateLoss
+from metricgrad.metrics.tasks import two_classes
 from metricgrad.surrogate.network import GRID_ROWS, Surrogate, SurrogateConfig, meta_loss
-from metricgrad.surrogate.small_sets import arrays, distance_gradient, is_small, judge, mean_loss, pool
+from metricgrad.surrogate.small_sets import Sets, arrays, distance_gradient, is_small, judge, mean_loss, pool, read_sets
 
 CONFIGS = [
     SurrogateConfig(standardise, thresholds=thresholds, h=h, link=link)
@@ -40,9 +41,10 @@ def sets_of(seed: int, sets: int = 3, rows: int = 40, spread: float = 1.0) -> tu
 @settings(max_examples=20)
 @given(seed=st.integers(0, 10**6), rows=st.integers(2, 60), spread=st.sampled_from([1e-3, 1.0, 40.0]))
 def test_losses_and_gradients_are_those_of_torch(config: SurrogateConfig, seed: int, rows: int, spread: float) -> None:
-    surrogate, (scores, targets, weights) = surrogate_of(config, seed), sets_of(seed, rows=rows, spread=spread)
+    surrogate, sets = surrogate_of(config, seed), sets_of(seed, rows=rows, spread=spread)
+    scores, targets, weights = sets
     informative = torch.tensor([True, False, True])
-    value, gradient, (*_, features) = mean_loss(surrogate, scores, targets, weights, informative)
+    value, gradient, features = mean_loss(surrogate, Sets(*arrays(surrogate, *sets), informative.numpy()))
     leaf = scores.clone().requires_grad_()
     expected = surrogate(leaf, targets, weights)[informative].mean()
     (slope,) = torch.autograd.grad(expected, leaf)
@@ -87,6 +89,49 @@ def test_only_small_sets_of_the_usual_surrogate_are_written_out() -> None:
     assert not is_small(usual, torch.zeros(0))
     assert not is_small(Surrogate("paper"), torch.zeros(400))
     assert not is_small(Surrogate(SurrogateConfig("top")), torch.zeros(400))
+
+
+@given(seed=st.integers(0, 10**6), share=st.sampled_from([0.0, 0.02, 0.3, 1.0]), weighted=st.booleans())
+def test_sets_are_read_as_the_task_checks_them(seed: int, share: float, weighted: bool) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    scores, targets = torch.randn(4, 30, generator=generator), (torch.rand(4, 30, generator=generator) < share).int()
+    weights = torch.randint(0, 2, (4, 30), generator=generator) if weighted else None
+    found = read_sets(surrogate_of(CONFIGS[0]), scores, targets, weights)
+    assert found is not None
+    present = torch.ones(4, 30) if weights is None else weights
+    np.testing.assert_array_equal(found.informative, two_classes(targets, present))
+    for own, theirs in zip(found, (scores, targets, present), strict=False):
+        np.testing.assert_array_equal(own, theirs)
+
+
+@pytest.mark.parametrize(
+    ("targets", "weights"),
+    [
+        (torch.full((5,), 2.0), None),
+        (torch.full((5,), torch.nan), None),
+        (torch.ones(4), None),
+        (torch.ones(5), torch.full((5,), -1.0)),
+        (torch.ones(5), torch.full((5,), torch.inf)),
+        (torch.ones(5, requires_grad=True), None),
+    ],
+)
+def test_what_has_to_be_refused_or_differentiated_is_left_to_torch(targets: Tensor, weights: Tensor | None) -> None:
+    assert read_sets(surrogate_of(CONFIGS[0]), torch.randn(5), targets, weights) is None
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_refining_small_sets_does_what_torch_does(weighted: bool) -> None:
+    scores, targets, weights = sets_of(3, sets=6, rows=50)
+    scores[:, 0] = 0.0
+    quick, slow = SurrogateLoss("f1", clip=0.5).double(), SurrogateLoss("f1", clip=0.5).double()
+    slow._small = lambda *sets: None  # type: ignore[method-assign, assignment]
+    for loss in (quick, slow):
+        for _ in range(3):
+            loss(scores.clone().requires_grad_(), targets, weights if weighted else None).backward()
+            loss.refine(scores, targets, weights if weighted else None, steps=2)
+    assert quick.gap == pytest.approx(slow.gap, rel=1e-9)
+    for own, theirs in zip(quick.surrogate.parameters(), slow.surrogate.parameters(), strict=True):
+        torch.testing.assert_close(own, theirs, rtol=1e-6, atol=1e-9)
 
 
 def plain(loss: SurrogateLoss, scores: Tensor, targets: Tensor) -> Tensor:

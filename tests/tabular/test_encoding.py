@@ -14,6 +14,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
+from metricgrad.tabular import encoding
 from metricgrad.tabular.cells import TableError
 from metricgrad.tabular.encoding import MAX_LEVELS, MAX_SCALED, Preparation
 from metricgrad.tabular.manifest import Field, read_preparation
@@ -145,3 +146,16 @@ def test_cells_are_read_in_the_format_of_the_table_fitted_on_whatever_the_new_on
     read = pd.DataFrame({"x": [1.234, 1234, None, None], "y": [None, None, 7.5, 10]})
     np.testing.assert_array_equal(again.transform(new), preparation.transform(read))
     np.testing.assert_array_equal(again.transform(new), preparation.transform(new))
+
+
+def test_a_large_table_is_taken_apart_as_it_is_encoded_and_a_small_one_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = np.random.default_rng(0)
+    frame = pd.DataFrame({f"c{i}": draw.normal(size=50) for i in range(5)})
+    frame["kind"] = draw.choice(["a", "b", None], 50)
+    preparation = Preparation().fit(frame)
+    expected, own = preparation.transform(frame), frame.copy()
+    np.testing.assert_array_equal(preparation.transform(own, consume=True), expected)
+    assert len(own.columns) == len(frame.columns)
+    monkeypatch.setattr(encoding, "MAX_CELLS_KEPT", 100)
+    np.testing.assert_array_equal(preparation.transform(own, consume=True), expected)
+    assert not len(own.columns)

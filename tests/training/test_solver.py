@@ -194,3 +194,28 @@ def test_smooth_hand_made_losses_are_lowered_on_all_rows(name):
         expected = LogisticRegression(class_weight="balanced", C=1e4, tol=1e-8, max_iter=1_000)
         expected.fit(rows.x.numpy(), rows.y.numpy())
         np.testing.assert_allclose(model.body.weight.detach()[0], expected.coef_[0], rtol=0.02, atol=0.02)
+
+
+def test_class_weights_are_followed_to_the_minimum_that_scikit_learn_finds():
+    rows = rows_of(600, 4, 8)
+    rows = Rows(rows.x, rows.y * (rows.x[:, 1] > -0.3))  # one class is rarer
+    model = build_model("linear", 4)
+    done = list(train(model, BASELINES["balanced"](), rows, LINEAR))  # nothing held out: the weakest penalty is kept
+    assert len([each for each in done if each.phase == "rounds"]) < LINEAR.rounds  # it ends where the loss does
+    theirs = LogisticRegression(C=1 / (RIDGES[-1] * 600), class_weight="balanced", tol=1e-8, max_iter=1_000)
+    expected = theirs.fit(rows.x.numpy(), rows.y.numpy()).decision_function(rows.x.numpy())
+    assert scores_of(model, rows.x).numpy() == pytest.approx(expected, abs=2e-2)
+
+
+def test_problems_of_copies_of_a_model_share_their_columns_and_end_at_the_same_weights():
+    rows = rows_of(300, 4, 9)
+    first, second = build_model("additive", 4), build_model("additive", 4)
+    for model in (first, second):
+        model.prepare(rows.x)
+    alone = problem_of(first, rows)
+    shared = Problem(linear_form(second), rows, BINARY, like=alone)
+    assert shared.columns is alone.columns
+    torch.testing.assert_close(alone.columns, first.body.design(rows.x))
+    values = [list(problem.path()) for problem in (alone, shared)]
+    assert values[0] == values[1]
+    torch.testing.assert_close(shared.scores(), scores_of(first, rows.x), rtol=1e-4, atol=1e-4)

@@ -41,7 +41,8 @@ def error_rate_loss(c: Confusion) -> Tensor:
 def f_beta_loss(c: Confusion, beta: float) -> Tensor:
     """One minus the F-measure."""
     square = beta**2
-    return 1 - ratio((1 + square) * c.tp, (1 + square) * c.tp + square * c.fn + c.fp)
+    found = (1 + square) * c.tp
+    return 1 - ratio(found, found + square * c.fn + c.fp)
 
 
 def mcc_loss(c: Confusion) -> Tensor:

@@ -57,7 +57,8 @@ ClassCountsLoss = Callable[[ClassCounts], Tensor]
 
 def ratio(part: Tensor, whole: Tensor, empty: float = 0.0) -> Tensor:
     """Return part / whole, or `empty` where the whole is 0."""
-    return torch.where(whole > 0, part / whole.where(whole > 0, torch.ones_like(whole)), empty)
+    there = whole > 0
+    return torch.where(there, part / torch.where(there, whole, 1), empty)
 
 
 # ---- two classes ---------------------------------------------------------------------------------------------------
@@ -71,11 +72,15 @@ def at_zero(scores: Tensor, targets: Tensor, weights: Tensor | None, counts: Cou
 def at_best(scores: Tensor, targets: Tensor, weights: Tensor | None, counts: Counts) -> Tensor:
     """Return the lowest loss over all thresholds."""
     curve = (part for c in confusion_parts(scores, targets, weights) for part in _slices(c))
-    return torch.stack([counts(part).amin(-1) for part in curve]).amin(0)
+    least = [counts(part).amin(-1) for part in curve]
+    return least[0] if len(least) == 1 else torch.stack(least).amin(0)
 
 
 def _slices(c: Confusion) -> Iterator[Confusion]:
     """Yield parts of a long curve, so that what is computed of it takes little memory."""
+    if c.tp.shape[-1] <= ROWS_PER_PART + 1:
+        yield c
+        return
     for start in range(0, c.tp.shape[-1], ROWS_PER_PART + 1):
         yield Confusion(*(each[..., start : start + ROWS_PER_PART + 1] for each in c))
 

@@ -177,7 +177,7 @@ class Metric:
 
     def check_losses(self, losses: Tensor) -> None:
         """Raise a ValueError if a loss is not finite, or outside the bounds that the metric claims."""
-        valid = (losses >= -1e-6) & (losses <= 1 + 1e-6) if self.bounded else losses.isfinite()
+        valid = losses == losses.clamp(-1e-6, 1 + 1e-6) if self.bounded else losses.isfinite()
         if not bool(valid.all()):
             expected = "a loss from 0 to 1" if self.bounded else "a finite loss"
             raise ValueError(f"metric: expected {expected} from {self.name!r}, got {losses[~valid][0].item()}")

@@ -29,7 +29,7 @@ from metricgrad.surrogate.pretrained import bundled_surrogate, open_surrogate
 
 if TYPE_CHECKING:
     from metricgrad.surrogate.adam import Adam
-    from metricgrad.surrogate.small_sets import Array
+    from metricgrad.surrogate.small_sets import Array, Sets
 
 FORMS = ("best", "zero")
 LOOKS_SHARE = 0.25
@@ -143,7 +143,9 @@ class SurrogateLoss(nn.Module):
         self.judge: Metric = metric
         self._truth: Metric | None = None
         self._known: Tensor | None = None
-        self._pooled: list[Array] | None = None  # the sets of the last forward, and their pooled features
+        self._pooled: tuple[tuple[Array, ...], Array] | None = (
+            None  # the sets of the last forward, and their pooled features
+        )
         self._compared: list[Tensor] = []
         self._called: list[tuple[Tensor, Tensor]] = []
         self._generator, self._per_set, self._next_due = torch.Generator().manual_seed(0), 1.0, 0
@@ -241,6 +243,9 @@ class SurrogateLoss(nn.Module):
         Tensor
             A scalar with a gradient.
         """
+        joins = self.gather and self._several_ranks
+        if not joins and (sets := self._small_with_gradient(scores, targets, weights)) is not None:
+            return self._known_loss(scores, targets, weights, sets)
         unweighted = weights is None
         targets, weights = broadcast_sets(scores, targets, weights, self.metric.task)
         if self.training and torch.is_grad_enabled() and not scores.requires_grad:
@@ -248,27 +253,38 @@ class SurrogateLoss(nn.Module):
                 "scores: expected the output of a model that is being trained, got one without a gradient; was the "
                 "model called under torch.no_grad() or detached? (to only evaluate the loss, call .eval() first)"
             )
-        if self.gather and self._several_ranks:
+        if joins:
             from metricgrad.surrogate.distributed import join_rows
 
             scores, targets, weights = join_rows((scores, targets, weights), self.metric.task.axes)
             unweighted = False  # on every rank
-        from metricgrad.surrogate.small_sets import is_small  # making a loss needs no module that using it does
-
-        alone = scores.requires_grad and not (targets.requires_grad or weights.requires_grad)
-        if torch.is_grad_enabled() and alone and is_small(self.surrogate, scores):
-            return self._known_loss(scores, targets, weights)
+            if (sets := self._small_with_gradient(scores, targets, weights)) is not None:
+                return self._known_loss(scores, targets, weights, sets)
         return self._plain_loss(scores, targets, None if unweighted else weights)
 
-    def _known_loss(self, scores: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
+    def _small_with_gradient(self, scores: Tensor, targets: Tensor, weights: Tensor | None) -> Sets | None:
+        """Return valid small sets of two classes whose scores, and nothing else, need a gradient."""
+        if not torch.is_grad_enabled() or not getattr(scores, "requires_grad", False):
+            return None
+        return self._small(scores, targets, weights)
+
+    def _small(self, scores: Tensor, targets: Tensor, weights: Tensor | None) -> Sets | None:
+        """Return valid small sets of two classes as arrays; None for all others."""
+        from metricgrad.surrogate.small_sets import read_sets  # making a loss needs no module that using it does
+
+        if self.metric.task.name != "binary":
+            return None
+        return read_sets(self.surrogate, scores, targets, weights)
+
+    def _known_loss(self, scores: Tensor, targets: Tensor, weights: Tensor | None, sets: Sets) -> Tensor:
         """Return the loss of small sets, whose gradient is computed at once."""
         from metricgrad.surrogate.small_sets import Known, mean_loss
 
-        refined, informative = self._refined, self.metric.task.informative(targets, weights)
-        try:
-            value, gradient, self._pooled = mean_loss(self.surrogate, scores, targets, weights, informative)
-        except RuntimeError:  # tensors inside a transform of torch.func cannot be read
-            return self._plain_loss(scores, targets, weights)
+        refined = self._refined
+        value, gradient, features = mean_loss(self.surrogate, sets)
+        if not self.frozen:
+            self._pooled = tuple(rows.copy() for rows in sets[:3]), features
+        gradient = gradient.view(scores.shape)
 
         def plain(moved: Tensor) -> Tensor:
             if self._refined != refined:
@@ -333,6 +349,10 @@ class SurrogateLoss(nn.Module):
         if torch.compiler.is_compiling():  # inside a step of a user's that is compiled, this part is left as it is
             plain: float = torch.compiler.disable(self.refine)(scores, targets, weights, steps, judged)
             return plain
+        apart = self.frozen or judged is not None or self._several_ranks
+        small = None if apart else self._cheap(scores, targets, weights)
+        if small is not None and torch.is_grad_enabled() and isinstance(steps, int) and steps > 0:
+            return self._refine_small(scores, targets, weights, small, steps)
         targets, weights = broadcast_sets(scores, targets, weights, self.metric.task)
         if judged is not None and judged.shape != scores.shape:
             expected, got = tuple(scores.shape), tuple(judged.shape)
@@ -399,11 +419,43 @@ class SurrogateLoss(nn.Module):
             self._per_set = max((self.calls - before) / len(true), 1)
             self._stretch(true)
             gaps = self._learn(sets, true, steps)
-        whole = torch.cat(gaps).mean()
-        for gap in [float(whole)] if judged is None else [float(gap.mean()) for gap in gaps]:
-            before_it = self.gap
-            self.running_gap.fill_(gap if math.isnan(before_it) else 0.9 * before_it + 0.1 * gap)
-        return float(whole)
+        whole = float(torch.cat(gaps).mean())
+        for gap in [whole] if judged is None else [float(gap.mean()) for gap in gaps]:
+            self._count_gap(gap)
+        return whole
+
+    def _count_gap(self, gap: float) -> None:
+        before = self.gap
+        self.running_gap.fill_(gap if math.isnan(before) else 0.9 * before + 0.1 * gap)
+
+    def _cheap(self, scores: Tensor, targets: Tensor, weights: Tensor | None) -> Sets | None:
+        """Return small sets of two classes, all of which hold both, whose metric may be called on each of them."""
+        if self.metric.costly or self._truth is not None:
+            return None
+        sets = self._small(scores, targets, weights)
+        return sets if sets is not None and sets.informative.all() and np.isfinite(sets.scores).all() else None
+
+    def _refine_small(self, scores: Tensor, targets: Tensor, weights: Tensor | None, sets: Sets, steps: int) -> float:
+        """Do what `refine` does, on small sets that are known to be valid."""
+        self._refined += 1
+        shape = sets.scores.shape
+        with torch.no_grad(), torch.autocast("cpu", enabled=False):
+            heavy = None if weights is None else weights.reshape(shape)
+            true = self.true(scores.detach().reshape(shape), targets.reshape(shape), heavy, checked=True)
+            self._stretch(true)
+            gap = float(np.concatenate(self._learn_small(self._features(sets), true, steps)).mean())
+        self._count_gap(gap)
+        return gap
+
+    def _features(self, sets: Sets) -> Array:
+        """Return the pooled features of small sets, `(k, q)`; those of the last `forward` are known."""
+        from metricgrad.surrogate.small_sets import pool
+
+        if self._pooled is not None:
+            seen, features = self._pooled
+            if features.dtype == sets.scores.dtype and all(map(np.array_equal, sets[:3], seen)):
+                return features
+        return pool(self.surrogate, *sets[:3]).features
 
     def _affordable(self, kept: Tensor) -> Tensor:
         """Return the mask of the sets that a black box is called on: none if it is not due, or calls have run out."""
@@ -444,12 +496,13 @@ class SurrogateLoss(nn.Module):
 
     def _learn(self, sets: tuple[Tensor, Tensor, Tensor], true: Tensor, steps: int) -> list[Tensor]:
         """Step Adam over parts of the sets, `(k, n)`, and return the gaps of each part before its step."""
-        from metricgrad.surrogate.small_sets import is_small
+        from metricgrad.surrogate.small_sets import arrays, is_small, pool
 
         surrogate, gaps = self.surrogate, []
         pooled = None
         if is_small(surrogate, sets[0]) and not self.metric.costly:
-            return self._learn_small(sets, true, steps)
+            features = pool(surrogate, *arrays(surrogate, *sets)).features
+            return [torch.from_numpy(gap) for gap in self._learn_small(features, true, steps)]
         if surrogate.fixed_pool:
             with torch.no_grad():
                 pooled = surrogate.pool(*sets)
@@ -467,20 +520,17 @@ class SurrogateLoss(nn.Module):
             self._replay(steps)
         return gaps
 
-    def _learn_small(self, sets: tuple[Tensor, Tensor, Tensor], true: Tensor, steps: int) -> list[Tensor]:
-        """Do what `_learn` does, on small sets; those of the last `forward` are pooled already."""
-        from metricgrad.surrogate.small_sets import arrays, distance_gradient, pool
+    def _learn_small(self, features: Array, true: Tensor, steps: int) -> list[Array]:
+        """Do what `_learn` does, on small sets of pooled features `(k, q)`."""
+        from metricgrad.surrogate.small_sets import distance_gradient
 
-        given = arrays(self.surrogate, *sets)
-        known = self._pooled is not None and all(map(np.array_equal, given, self._pooled))
-        features = self._pooled[-1] if known and self._pooled else pool(self.surrogate, *given).features
         losses, gaps = true.numpy(), []
         size = -(-len(losses) // steps)  # as torch divides into chunks
         for start in range(0, len(losses), size):
             part = slice(start, start + size)
             smooth, gradients = distance_gradient(self.surrogate, features[part], losses[part], self.relational)
             self._move(gradients)
-            gaps.append(torch.from_numpy(np.abs(smooth - losses[part])))
+            gaps.append(np.abs(smooth - losses[part]))
         return gaps
 
     def _recalibrate(self, pooled: Tensor, true: Tensor) -> None:
@@ -514,10 +564,14 @@ class SurrogateLoss(nn.Module):
             scale_down(gradients, self.clip)
         self.optimizer.step(gradients)
 
-    def true(self, scores: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
-        """Return the true losses, `(k, n)` -> `(k,)`, at least as precise as the surrogate; raise if invalid."""
+    def true(self, scores: Tensor, targets: Tensor, weights: Tensor | None = None, checked: bool = False) -> Tensor:
+        """Return the true losses, `(k, n)` -> `(k,)`, at least as precise as the surrogate; raise if invalid.
+
+        Sets that are `checked` are not checked again.
+        """
         dtype = self.running_gap.dtype
-        true = self.metric(scores.to(torch.promote_types(scores.dtype, dtype)), targets, weights)
+        metric = self.metric.function if checked else self.metric
+        true = metric(scores.to(torch.promote_types(scores.dtype, dtype)), targets, weights)
         sets = scores.shape[: -self.metric.task.axes]
         if true.shape != sets:
             expected, got = tuple(sets), tuple(true.shape)

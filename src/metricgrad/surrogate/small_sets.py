@@ -51,6 +51,39 @@ def is_small(surrogate: Surrogate, scores: Tensor) -> bool:
     )
 
 
+class Sets(NamedTuple):
+    """Sets of two classes in the precision of a surrogate, `(k, n)`, and which of them hold both classes, `(k,)`."""
+
+    scores: Array
+    targets: Array
+    weights: Array
+    informative: Array
+
+
+def read_sets(surrogate: Surrogate, scores: Tensor, targets: Tensor, weights: Tensor | None) -> Sets | None:
+    """Return small sets of two classes, `(..., n)`; None for others, also for those that have to be refused."""
+    if not (isinstance(scores, Tensor) and scores.is_floating_point() and scores.ndim and is_small(surrogate, scores)):
+        return None
+    for rows in (targets,) if weights is None else (targets, weights):
+        if not isinstance(rows, Tensor) or rows.shape != scores.shape or rows.requires_grad or not rows.is_cpu:
+            return None
+    try:
+        values, labels = arrays(surrogate, scores, targets)
+        heavy = np.ones_like(values) if weights is None else arrays(surrogate, weights)[0]
+    except RuntimeError:  # tensors inside a transform of torch.func cannot be read
+        return None
+    positive = labels == 1
+    if not (positive | (labels == 0)).all() or scores.shape[-1] == 1:
+        return None
+    if weights is None:
+        count = positive.sum(-1)
+        return Sets(values, labels, heavy, (count > 0) & (count < positive.shape[-1]))
+    if not ((heavy >= 0) & np.isfinite(heavy)).all():
+        return None
+    present = heavy > 0
+    return Sets(values, labels, heavy, (present & positive).any(-1) & (present & ~positive).any(-1))
+
+
 def arrays(surrogate: Surrogate, *sets: Tensor) -> list[Array]:
     """Return sets, `(..., n)`, as arrays in the precision of the surrogate, `(k, n)`."""
     dtype = surrogate.low.dtype
@@ -184,7 +217,8 @@ def weights_gradient(judged: Judged, gradient: Array) -> list[Tensor]:
     """Return the gradients of weight and bias of every layer of h, given that of the losses, `(k,)`."""
     found: list[Tensor] = []
     for passed, given in zip(_flow(judged, gradient), judged.inputs, strict=True):
-        found += [torch.from_numpy(passed.T @ given), torch.from_numpy(passed.sum(0))]
+        by_set = torch.from_numpy(passed).mT @ torch.from_numpy(given)  # of one set, numpy takes several times as long
+        found += [by_set, torch.from_numpy(passed.sum(0))]
     return found
 
 
@@ -223,22 +257,18 @@ class Known(torch.autograd.Function):
 
 
 @np.errstate(all="ignore")
-def mean_loss(
-    surrogate: Surrogate, scores: Tensor, targets: Tensor, weights: Tensor, informative: Tensor
-) -> tuple[Tensor, Tensor, list[Array]]:
-    """Return the mean loss of the informative sets, `(..., n)` -> scalar, and the gradient of the scores.
+def mean_loss(surrogate: Surrogate, sets: Sets) -> tuple[Tensor, Tensor, Array]:
+    """Return the mean loss of the informative sets, the gradient of the scores, `(k, n)`, and the pooled features.
 
-    Also copies of the sets and their pooled features, which depend on nothing that is learned.
+    These depend on nothing that is learned.
     """
-    sets = arrays(surrogate, scores, targets, weights)
-    pooled = pool(surrogate, *sets)
+    pooled = pool(surrogate, *sets[:3])
     judged = judge(surrogate, pooled.features)
-    kept = informative.numpy().reshape(-1).astype(judged.losses.dtype)
+    kept = sets.informative.astype(judged.losses.dtype)
     kept /= max(kept.sum(), 1)
     gradient = scores_gradient(surrogate, pooled, features_gradient(judged, kept))
     value = torch.from_numpy(np.asarray(judged.losses @ kept))
-    known = [*(rows.copy() for rows in sets), pooled.features]
-    return value, torch.from_numpy(gradient).view(scores.shape), known
+    return value, torch.from_numpy(gradient), pooled.features
 
 
 @np.errstate(all="ignore")

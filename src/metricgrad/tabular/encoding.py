@@ -27,6 +27,8 @@ MAX_SCALED = 10.0
 """Scaled numbers are clipped here, so that one extreme cell does not decide a score alone."""
 ENCODED_AT_ONCE = 65_536
 """Rows that are encoded at a time."""
+MAX_CELLS_KEPT = 10_000_000
+"""Cells of features up to which a table is kept beside them."""
 DATE_PARTS = ("days", "month", "weekday", "hour")
 
 
@@ -178,19 +180,27 @@ class Preparation(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         ]
         return self
 
-    def transform(self, X: pd.DataFrame) -> NDArray[np.float32]:
-        """Return features, `(rows, features)`."""
+    def transform(self, X: pd.DataFrame, consume: bool = False) -> NDArray[np.float32]:
+        """Return features, `(rows, features)`; to `consume` a large table takes away columns that are encoded."""
         check_is_fitted(self, "encoders_")
         absent = [encoder.name for encoder in self.encoders_ if encoder.name not in X.columns]
         if absent:
             raise TableError(f"expected the columns of the table fitted on, got none named {', '.join(absent)}")
         widths = [len(encoder.features) for encoder in self.encoders_]
-        stops = np.cumsum(widths)
-        encoded = np.empty((len(X), stops[-1]), dtype=np.float32)
-        for start in range(0, len(X), ENCODED_AT_ONCE):  # encoders use float64: a chunk at a time saves memory
-            rows = slice(start, start + ENCODED_AT_ONCE)
-            for encoder, width, stop in zip(self.encoders_, widths, stops, strict=True):
-                encoded[rows, stop - width : stop] = encoder.encode(X[encoder.name].iloc[rows])
+        places = list(zip(self.encoders_, widths, np.cumsum(widths), strict=True))
+        consume = consume and len(X) * sum(widths) > MAX_CELLS_KEPT
+        if consume:
+            import pyarrow  # loading a model and predicting need none
+        # Column by column, memory is taken only as that of the columns is freed.
+        encoded = np.empty((len(X), sum(widths)), dtype=np.float32, order="F" if consume else "C")
+        for some in [[place] for place in places] if consume else [places]:
+            for start in range(0, len(X), ENCODED_AT_ONCE):  # encoders use float64: a chunk at a time saves memory
+                rows = slice(start, start + ENCODED_AT_ONCE)
+                for encoder, width, stop in some:
+                    encoded[rows, stop - width : stop] = encoder.encode(X[encoder.name].iloc[rows])
+            if consume:
+                del X[some[0][0].name]
+                pyarrow.default_memory_pool().release_unused()  # where the columns of a file lie
         return encoded
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:

@@ -183,15 +183,19 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
         kept = {argument: given.iloc[there] for argument, given in cells.items()}
         weights = _weights(kept["weights"]) if "weights" in kept else None
         held_out = self._held_out(kept.get("group"), kept.get("time"))
-        self._train(metric, features, targets, weights, held_out)
+        given = [features]
+        del X, frame, features, cells, kept  # where nobody else holds the table, it is freed as it is encoded
+        self._train(metric, given, targets, weights, held_out)
         self.classes_ = np.array([self.target_.negative, self.target_.positive])
         self.feature_names_in_ = np.array(self.pipeline_[0].schema_.names, dtype=object)
         self.n_features_in_ = len(self.feature_names_in_)
         return self
 
     def _train(
-        self, metric: Metric, features: pd.DataFrame, targets: Array, weights: Array | None, held_out: _HeldOut
+        self, metric: Metric, given: list[pd.DataFrame], targets: Array, weights: Array | None, held_out: _HeldOut
     ) -> None:
+        """Infer, encode and fit; the table is taken out of the list, so that its memory can be freed on the way."""
+        features = given.pop()
         schema = infer_columns(features, self.ignore)
         self._note(*schema.describe())
         features = typed(features, schema).reset_index(drop=True)
@@ -220,7 +224,7 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
             verbose=self.verbose,
             folds=count,
         )
-        prepared = preparation.transform(features)
+        prepared = preparation.transform(features, consume=True)
         model.fit(prepared, targets, sample_weight=weights, validation=validation, groups=groups)
         self.pipeline_ = Pipeline([("preparation", preparation), ("model", model)])
         if competes(self.model):

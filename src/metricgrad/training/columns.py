@@ -76,15 +76,16 @@ class Encoding(nn.Module):
         return self.knots[first], self.knots[after - 1]
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the columns of rows: `(n, features)` -> `(n, columns)`."""
-        x = x.nan_to_num(0.0)
-        left, right = self.knots[self.start], self.knots[self.start + 1]
-        ramps = ((x[:, self.source[self.start]] - left) / (right - left)).clamp_(0, 1)
-        parts = [x.clamp(*self.outer()), ramps]
+        """Return the columns of rows: `(n, features)` -> `(n, columns)`, each in one piece of memory."""
+        values = x.nan_to_num(0.0).mT.contiguous()  # whole columns are copied and multiplied faster than rows
+        low, high = self.outer()
+        left, right = (self.knots[knot].unsqueeze(1) for knot in (self.start, self.start + 1))
+        ramps = values.index_select(0, self.source[self.start]).sub_(left).div_(right - left).clamp_(0, 1)
+        parts = [values.clamp(low.unsqueeze(1), high.unsqueeze(1)), ramps]
         if len(self.pair):
-            there = x[:, self.pair] >= self.cut  # (n, cells, 2)
-            parts.append(there.all(-1).to(x.dtype))
-        return torch.cat(parts, 1) - self.mean
+            there = values[self.pair] >= self.cut.unsqueeze(-1)  # (cells, 2, n)
+            parts.append(there.all(1).to(x.dtype))
+        return torch.cat(parts).sub_(self.mean.unsqueeze(1)).mT
 
     def largest(self, x: Tensor) -> Tensor:
         """Return the largest absolute value of every column, `(columns,)`, given those of the features."""

@@ -19,6 +19,7 @@ from metricgrad.training.data import Rows
 from metricgrad.training.loader import random_state, set_random_state
 from metricgrad.training.recipe import Recipe
 from metricgrad.training.selection import Best, Selected, Selection
+from metricgrad.training.solver import Problem
 from metricgrad.training.trainer import NotFinite, TrainingRun, train
 
 
@@ -87,14 +88,13 @@ class Start(NamedTuple):
     selections: dict[Metric, Selection]
     random: list[Tensor]
     seconds: float
-    ridge: float = 0.0
+    problem: Problem | None = None
 
     @classmethod
     def of(cls, run: TrainingRun) -> Start:
         """Return where a run stands that has just been warmed up, with the selections that watched it."""
         by_metric = {selection.decided: selection for selection in run.selections}
-        ridge = run.problem.ridge if run.problem else 0.0
-        return cls(deepcopy(run.model.state_dict()), by_metric, random_state(run.loader), run.seconds, ridge)
+        return cls(deepcopy(run.model.state_dict()), by_metric, random_state(run.loader), run.seconds, run.problem)
 
     def moved(self, best: Best, metric: Metric) -> Start:
         """Return a start from another model, which is then what a learned loss has to beat."""
@@ -106,8 +106,8 @@ class Start(NamedTuple):
         """Put a run there, by copies."""
         run.model.load_state_dict(self.model)
         set_random_state(run.loader, self.random)
-        if run.problem:
-            run.problem.ridge = self.ridge
+        if run.problem and self.problem:
+            run.problem.ridge = self.problem.ridge
         for selection in run.selections:
             known = self.selections[selection.decided]
             selection.control, selection.history = replace(known.control), list(known.history)

@@ -28,6 +28,8 @@ MAX_ITERATIONS = 300
 """Of L-BFGS for one ridge penalty."""
 MAX_WHITENED = 2_000
 """Columns up to which the start is searched in coordinates that take their correlations into account."""
+TOLERANCE, WHITENED_TOLERANCE = 1e-9, 1e-7
+"""Relative gain of an iteration at which L-BFGS ends; in such coordinates a smaller one is lost in rounding."""
 MAX_CELLS = 10_000_000
 """Cells of the columns of the rows that are solved for; of a larger table a part is drawn, rare classes first."""
 
@@ -69,30 +71,50 @@ class Problem:
         Of the metric, and whether it takes weights.
     seed : int
         Of the part.
+    like : Problem, optional
+        The problem of a copy of the model on the same rows, whose columns are shared.
     """
 
-    def __init__(self, form: LinearForm, rows: Rows, task: Task, weighted: bool = True, seed: int = 0) -> None:
+    def __init__(
+        self,
+        form: LinearForm,
+        rows: Rows,
+        task: Task,
+        weighted: bool = True,
+        seed: int = 0,
+        like: Problem | None = None,
+    ) -> None:
         self.form, self.proxy = form, proxy_for(task)
         self.single = not task.outputs
-        self.rows = _part_of(rows, form.head.in_features, task.strata(rows.y) if weighted else None, seed)
-        self.columns = self.design(self.rows.x)
+        self.held_out: Tensor | None = None  # the columns of the validation rows
+        if like is None:
+            self.rows = _part_of(rows, form.head.in_features, task.strata(rows.y) if weighted else None, seed)
+            self.columns = self.design(self.rows.x)
+            self.gram = self._gram()
+        else:
+            self.rows, self.columns, self.gram, self.held_out = like.rows, like.columns, like.gram, like.held_out
         penalty = torch.ones(form.head.in_features) if form.penalty is None else form.penalty.float()
         self.penalty = penalty.expand_as(form.head.weight)
         self.ridge = 0.0
 
     def design(self, x: Tensor) -> Tensor:
-        """Return the columns of some rows: `(n, features)` -> `(n, columns)`."""
-        columns = [self.form.design(part).float() for part in x.split(ROWS_AT_ONCE)]
-        return columns[0] if len(columns) == 1 else torch.cat(columns)
+        """Return the columns of some rows: `(n, features)` -> `(n, columns)`, each in one piece of memory.
+
+        Products with a vector, on either side, are faster than those with a matrix whose rows are in one piece.
+        """
+        columns = [self.form.design(part).float().mT for part in x.split(ROWS_AT_ONCE)]
+        return (columns[0].contiguous() if len(columns) == 1 else torch.cat(columns, 1)).mT
 
     def keeps(self, x: Tensor) -> bool:
         """Whether it pays to keep the columns of rows that are scored again and again: others than the features."""
         return self.form.head.in_features > x.shape[1] and len(x) * self.form.head.in_features <= MAX_CELLS
 
     @torch.no_grad()
-    def score(self, columns: Tensor) -> Tensor:
-        """Return the scores of rows, given their columns, by the weights as they are."""
-        scores: Tensor = self.form.head(columns.to(self.form.head.weight.dtype))
+    def validation_scores(self, x: Tensor) -> Tensor:
+        """Return the scores of validation rows, always the same ones, by the weights as they are."""
+        if self.held_out is None:
+            self.held_out = self.design(x)
+        scores: Tensor = self.form.head(self.held_out.to(self.form.head.weight.dtype))
         return scores[:, 0] if self.single else scores
 
     @property
@@ -103,8 +125,8 @@ class Problem:
 
     @property
     def in_columns(self) -> Rows:
-        """The rows, with columns in place of features."""
-        return self.rows._replace(x=self.columns)
+        """The rows, with columns in place of features, for steps of mini-batches."""
+        return self.rows._replace(x=self.columns.contiguous())
 
     @torch.no_grad()
     def scores(self) -> Tensor:
@@ -122,14 +144,18 @@ class Problem:
 
     def proper(self, scores: Tensor, weight: Tensor) -> Tensor:
         """Return the proxy of the task with the ridge penalty: what the start minimises."""
-        value: Tensor = self.proxy(scores, self.rows.y, self.rows.w)
+        value: Tensor = self.proxy(scores.double(), self.rows.y, self.rows.w)
         return value + self.shrinkage(weight)
 
     def path(self) -> Iterator[float]:
         """Minimise the proxy for every ridge penalty, the strongest first, and yield the value at each minimum."""
-        gram = self._gram()
         for self.ridge in RIDGES:
-            yield self.minimise(self.proper, MAX_ITERATIONS, None if gram is None else self._basis(gram))
+            yield self.minimise(self.proper, MAX_ITERATIONS, self.basis)
+
+    @property
+    def basis(self) -> Tensor | None:
+        """Coordinates in which the proxy is nearly as steep in every direction; None if there are none."""
+        return None if self.gram is None else self._basis(self.gram)
 
     def _gram(self) -> Tensor | None:
         """Return the mean products of columns, `(columns, columns)`; None where they are many, or weights bounded."""
@@ -139,7 +165,7 @@ class Problem:
         return products if bool(products.isfinite().all()) else None
 
     def _basis(self, gram: Tensor) -> Tensor:
-        """Return coordinates in which the proxy is nearly as steep in every direction: weights are `basis @ them`."""
+        """Return coordinates, `(columns, columns)`, by the products of columns: weights are `basis @ them`."""
         penalty = self.penalty[0].double()
         steepness = gram / 4 + torch.diag(self.ridge * penalty + 1e-9 * gram.diagonal().max().clamp(min=1))
         factor: Tensor = torch.linalg.cholesky(steepness)
@@ -149,11 +175,10 @@ class Problem:
 
     def search_basis(self, ridge: float) -> Tensor:
         """Return coordinates, `(columns, columns)`, for a search of weights, with a ridge of at least some strength."""
-        gram, own = self._gram(), self.ridge
-        if gram is None:
+        if self.gram is None:
             return torch.diag(1 / self.columns.std(0, correction=0).clamp(min=1e-3)).double()
-        self.ridge = max(own, ridge)
-        basis, self.ridge = self._basis(gram), own
+        own, self.ridge = self.ridge, max(self.ridge, ridge)
+        basis, self.ridge = self._basis(self.gram), own
         return basis
 
     def bounded(self, weight: Tensor) -> Tensor:
@@ -197,13 +222,20 @@ class Problem:
             change = basis.mT.float()
             first = torch.linalg.solve_triangular(basis, first.mT, upper=True).mT
         start = torch.cat((first.flatten(), bias.detach().double())).numpy()
+        tolerance = TOLERANCE if basis is None else WHITENED_TOLERANCE
         found = minimize(
             value_and_gradient,
             start,
             jac=True,
             method="L-BFGS-B",
             bounds=self._bounds(len(bias)),
-            options={"maxiter": iterations, "maxfun": 2 * iterations + 10, "maxcor": 20, "ftol": 1e-9, "gtol": 1e-6},
+            options={
+                "maxiter": iterations,
+                "maxfun": 2 * iterations + 10,
+                "maxcor": 20,
+                "ftol": tolerance,
+                "gtol": 1e-6,
+            },
         )
         if np.isfinite(found.x).all():
             flat = torch.from_numpy(found.x)

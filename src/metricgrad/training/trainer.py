@@ -28,7 +28,7 @@ from metricgrad.training.loader import SetLoader, random_state, set_random_state
 from metricgrad.training.optimizers import Factory, OwnOptimizer
 from metricgrad.training.recipe import Recipe
 from metricgrad.training.selection import Best, Selection, scores_of
-from metricgrad.training.solver import MAX_WORSE_RIDGES, RIDGES, Given, Problem, linear_form
+from metricgrad.training.solver import MAX_WORSE_RIDGES, RIDGES, WHITENED_TOLERANCE, Given, Problem, linear_form
 
 if TYPE_CHECKING:
     from metricgrad.training.jobs import Checkpoint, Start
@@ -88,7 +88,8 @@ def train(
     if recipe.start == "solved" and not isinstance(loss, (SurrogateLoss, DirectSearch, *ON_ALL_ROWS)):
         recipe = recipe.for_baselines  # by mini-batches: not every hand-made loss can be followed on all rows
     home = next((parameter.device for parameter in model.parameters()), None)
-    run, learned = TrainingRun(model, rows, recipe, selections, seed, loss, optimizer, device), False
+    like = start.problem if start else None
+    run, learned = TrainingRun(model, rows, recipe, selections, seed, loss, optimizer, device, like), False
     try:
         if start:
             start.hand_over(run)
@@ -130,6 +131,7 @@ class TrainingRun:
         loss: nn.Module | None = None,
         optimizer: Factory | None = None,
         device: str | torch.device | None = None,
+        like: Problem | None = None,
     ) -> None:
         if next(model.parameters(), None) is None:
             got = f"{type(model).__name__} without any"
@@ -138,14 +140,13 @@ class TrainingRun:
         judges = [m for m in (getattr(loss, "metric", None), *(s.metric for s in selections)) if isinstance(m, Metric)]
         task, weighted = judges[0].task if judges else BINARY, all(judge.takes_weights for judge in judges)
         form = linear_form(model) if recipe.start == "solved" and rows.members is None else None
-        self.problem = Problem(form, rows, task, weighted, seed) if form else None
+        self.problem = Problem(form, rows, task, weighted, seed, like) if form else None
         if device is not None and not self.problem:
             model.to(device)
         self.scorer = Given() if form and isinstance(loss, SurrogateLoss) else model
         self.stepped = self.problem.model if self.problem else model  # what takes the steps of mini-batches
-        self.loader = SetLoader(self.problem.in_columns if self.problem else rows, recipe, seed, weighted, task)
+        self.loader = SetLoader(self.problem.rows if self.problem else rows, recipe, seed, weighted, task)
         self.trust = self.cosine = math.nan
-        self.columns: Tensor | None = None  # of the validation rows
         self.held_out: list[float] = []  # the proxy on the validation rows, at every check
         self.begun = time.perf_counter()
 
@@ -187,23 +188,26 @@ class TrainingRun:
         assert problem is not None
         y, w = problem.rows.y, problem.rows.w
         w = torch.ones(len(y)) if w is None else w
-        shrink = 1.0 if isinstance(loss, ROW_LOSSES) else recipe.anchor
+        by_row = isinstance(loss, ROW_LOSSES)  # it has a minimum near that of the start, found in the same coordinates
+        shrink, basis, last = (1.0, problem.basis, math.inf) if by_row else (recipe.anchor, None, math.nan)
 
         def objective(scores: Tensor, weight: Tensor) -> Tensor:
+            scores = scores.double() if by_row else scores
             (value,) = objectives([loss], scores.unsqueeze(0), y, w, recipe.anchor)
             return value + shrink * problem.shrinkage(weight)
 
         for number in range(recipe.rounds):  # line 2
             if recipe.first == "surrogate":
                 refine(self.scorer, loss, self.current_loader(), recipe)
-            value = problem.minimise(objective, recipe.model_steps)  # lines 3-7
+            value = problem.minimise(objective, recipe.model_steps, basis)  # lines 3-7
             if recipe.first == "model":
                 refine(self.scorer, loss, self.current_loader(), recipe)  # lines 8-12
             result = self._round("rounds", number, (number + 1) * recipe.model_steps, value, loss)
             result = self._checked(result, [self.model], loss)
             yield result
-            if self._stalled(result):
+            if self._stalled(result) or last - value <= WHITENED_TOLERANCE * abs(value):
                 return
+            last = value if by_row else last
 
     def search(self, loss: DirectSearch, seed: int) -> Generator[Round, None, None]:
         """Move the weights of a linear or additive model by search on the true metric of all rows."""
@@ -234,6 +238,8 @@ class TrainingRun:
     ) -> Generator[Round, None, None]:
         """Let the model follow the first loss, and a copy of it beside it the second, for some model steps."""
         model, loader, recipe, loss = self.model, self.loader, self.recipe, losses[0]
+        if self.problem:
+            loader.rows = self.problem.in_columns
         members = members_of(self.stepped, len(losses), stacked=self.factory is None)
         optimizer = self._optimizer(_learnable(members, losses))
         start = self._resume(checkpoint, members, losses, optimizer)
@@ -314,9 +320,7 @@ class TrainingRun:
         x = self.selections[0].validation.x
         if self.problem is None or model is not self.model or not self.problem.keeps(x):
             return scores_of(model, x)
-        if self.columns is None:
-            self.columns = self.problem.design(x)
-        return self.problem.score(self.columns)
+        return self.problem.validation_scores(x)
 
     def _state(
         self, members: Ensemble | ModuleEnsemble, losses: Sequence[nn.Module], optimizer: Adam | OwnOptimizer
