@@ -215,6 +215,17 @@ def test_a_network_is_tried_by_the_strategies_that_suit_it() -> None:
     assert len({one.name for one in STRATEGIES}) == len(STRATEGIES)
 
 
+def test_with_few_rows_of_a_class_nothing_but_the_usual_loss_is_tried() -> None:
+    few = np.flatnonzero(Y == 1)[:29]
+    kept = np.concatenate((np.flatnonzero(Y == 0), few))
+    model = MetricClassifier("f1", "auto", "linear").fit(X[kept], Y[kept])
+    assert [line["methods"] for line in model.results_] == ["proper"]
+    told = "kept cross-entropy in all 5 folds: 29 held-out rows of the rarer class are too few to choose by"
+    assert str(model.verdict_) == told
+    enough = np.concatenate((kept, np.flatnonzero(Y == 1)[29:30]))
+    assert len(MetricClassifier("f1", "auto", "linear").fit(X[enough], Y[enough]).results_) > 1
+
+
 def test_a_stop_in_the_warm_up_that_strategies_share_keeps_the_model_so_far() -> None:
     model = MetricClassifier("f1", "auto", "small", recipe=SHORT, callback=lambda done: done.steps >= 20).fit(X, Y)
     assert model.interrupted_

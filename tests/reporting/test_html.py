@@ -120,7 +120,7 @@ def test_a_sparkline_stays_in_its_box_whatever_the_points(points: list[tuple[flo
 
 
 def test_a_fitted_model_shows_its_metric_threshold_and_checkpoint() -> None:
-    model = MetricClassifier("f1", model="linear", recipe=QUICK)
+    model = MetricClassifier("f1", method="sl-r", model="linear", recipe=QUICK)
     assert "metricgrad-card" not in model._repr_html_()
     model.fit(X, Y)
     for shown in (model._repr_html_(), model._repr_mimebundle_()["text/html"]):

@@ -87,7 +87,7 @@ QUICK = Recipe(warmup=30, rounds=10, model_steps=3, check_every=5, trust_cap=50)
 
 
 def fitted(callback: Any, **how: Any) -> MetricClassifier:
-    return MetricClassifier("f1", model="linear", recipe=QUICK, callback=callback, **how).fit(X, Y)
+    return MetricClassifier("f1", method="sl-r", model="linear", recipe=QUICK, callback=callback, **how).fit(X, Y)
 
 
 def test_a_callback_sees_every_round_in_order_and_changes_nothing() -> None:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 COMPETING = {"auto": ("linear", "additive", TREES, "tabm"), "readable": ("linear", "additive")}
 """Models that compete, the cheapest first."""
+MIN_EVIDENCE = 30
+"""Rows of the rarer of two classes below which nothing but the usual loss is tried: a choice would be one of chance."""
 
 
 def competes(model: Any) -> bool:
@@ -71,7 +73,7 @@ class CompetingClassifier(LabelEstimator):
         candidates = [
             Candidate(*each, strategy, classes)
             for each, network in zip(recipes, networks, strict=True)
-            for strategy in self._strategies(metric, each[1], network)
+            for strategy in self._strategies(metric, each[1], network, table)
         ]
         by_spec = {id(spec): network for (spec, _), network in zip(recipes, networks, strict=True)}
         kept = [table.validation_rows(parts.validation) for parts in plan]
@@ -95,9 +97,10 @@ class CompetingClassifier(LabelEstimator):
             found.run(trained)
         return found
 
-    def _strategies(self, metric: Metric, recipe: Recipe, network: Scorer) -> Sequence[Strategy]:
+    def _strategies(self, metric: Metric, recipe: Recipe, network: Scorer, table: TrainingData) -> Sequence[Strategy]:
         """Return the strategies that compete, or the one method that was asked for."""
         from metricgrad.strategies.named import Named
+        from metricgrad.strategies.proper import Proper
         from metricgrad.strategies.registry import strategies_for
         from metricgrad.strategies.strategy import Setting
         from metricgrad.training.methods import AUTO
@@ -105,7 +108,8 @@ class CompetingClassifier(LabelEstimator):
         if network.name == TREES:
             return [Named("cross-entropy")]
         if self.method == AUTO and not metric.costly:
-            return strategies_for(Setting(metric, recipe, network))
+            few = not metric.task.outputs and table.fewest < MIN_EVIDENCE
+            return [Proper()] if few else strategies_for(Setting(metric, recipe, network))
         return [Named("sl-r" if self.method == AUTO else self.method)]  # a costly metric has few calls
 
     def _specs(self, task: Task) -> list[Any]:

@@ -286,7 +286,9 @@ class Competition:
         others = [self.best] if not self.best.proper else [each for each in alike if not each.proper]
         proxy, folds = proxy_name(self.judge.metric.task), len(self.best.folds)
         if usual is None or not others:
-            return Verdict(not self.best.proper, math.nan, math.nan, proxy, folds=folds, unit=self.judge.unit)
+            rarest = self.judge.metric.task.rarest(self.best.held_out().y)
+            note = f"{rarest} held-out rows of the rarer class are too few to choose by" if len(alike) == 1 else ""
+            return Verdict(False, math.nan, math.nan, proxy, folds=folds, unit=self.judge.unit, note=note)
         common = min(len(each.folds) for each in (usual, *others))
         other = min(others, key=lambda each: each.held_out(common).loss(self.judge))
         control, followed = usual.held_out(common), other.held_out(common)

@@ -109,6 +109,8 @@ class Verdict:
         How much the value of the metric that is shown changes when the loss changes by one.
     rows, positives : int
         Held-out rows that gain and error are of, and how many of them are of the rarer class; 0 if not known.
+    note : str
+        Why nothing but the proxy was tried, if so.
 
     Examples
     --------
@@ -135,11 +137,12 @@ class Verdict:
     unit: float = 1.0
     rows: int = 0
     positives: int = 0
+    note: str = ""
 
     def __str__(self) -> str:
         kept = self._kept
         if self.gain != self.gain:
-            return kept
+            return f"{kept}: {self.note}" if self.note else kept
         gain, error = self.unit * self.gain, self.unit * self.error
         verb, over = "lost" if gain < 0 else "gained", f" over {self.proxy}" if self.strategy else ""
         noise = "" if error != error else f" (standard error {error:.4f})"
