@@ -45,6 +45,9 @@ class Metric:
     counts : callable, optional
         For a thresholded metric of confusion counts, or of the counts of every class: the loss from the counts. It
         makes the search for a threshold, or for offsets, exact.
+    decided_loss : callable, optional
+        For a metric of sums over rows, with columns or groups: the loss of rows whose calls are decided, `decided.py`.
+        It makes the search for a threshold exact too.
     best_function : callable, optional
         For a thresholded metric without confusion counts: the loss at the best threshold, or offsets, found.
     budget : Budget, optional
@@ -67,6 +70,8 @@ class Metric:
         How a surrogate sees a set, a name in `views.py`; by default that of the task.
     columns : tuple of str
         Names of the columns of the targets, after the label, that the metric needs.
+    groups : tuple of str
+        Those of the columns that hold codes of groups, 0, 1, 2 ..., rather than amounts.
     top_rows : bool
         Whether at the best threshold the loss depends only on the few rows of the highest scores, as for precision.
 
@@ -101,6 +106,8 @@ class Metric:
     decision: Callable[[Any], Tensor] | None = field(default=None, repr=False)
     budget: Budget | None = field(default=None, repr=False, compare=False)
     stand_in: Metric | None = field(default=None, repr=False, compare=False)
+    decided_loss: Callable[[Any], Tensor] | None = field(default=None, repr=False)
+    groups: tuple[str, ...] = field(default=(), repr=False)
 
     @torch.no_grad()
     def __call__(self, scores: Any, targets: Any, weights: Any = None) -> Tensor:
@@ -155,6 +162,7 @@ class Metric:
             explanation=f"{self.explanation.rstrip('.')}, at the best {choice} of the set itself.",
             thresholded=False,
             counts=None,
+            decided_loss=None,
             best_function=None,
             stand_in=self.stand_in.best if self.stand_in else None,
         )

@@ -11,7 +11,7 @@ import importlib.util
 import inspect
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -159,7 +159,7 @@ def evaluate_expression(text: str, counts: Confusion) -> Tensor:
     """Return the value of an expression for every set: four times `(...)` -> `(...)`."""
     total = counts.tp + counts.fp + counts.fn + counts.tn
     shares = dict(zip(COUNT_NAMES, (_divided(count, total) for count in counts), strict=True))
-    value = _value(expression_tree(text), shares).expand_as(counts.tp)
+    value = arithmetic(expression_tree(text), counts.tp, partial(named, shares)).expand_as(counts.tp)
     if not bool(value.isfinite().all()):
         raise ValueError(f"metric: expected finite numbers of {text!r}, got {value[~value.isfinite()][0]:g}")
     return value
@@ -168,26 +168,41 @@ def evaluate_expression(text: str, counts: Confusion) -> Tensor:
 @lru_cache
 def expression_tree(text: str) -> ast.expr:
     """Return the syntax tree of an expression, or raise an error that names what is not allowed."""
+    try:
+        tree = parsed(text)
+        _check_counts(tree, text)
+    except (RecursionError, MemoryError) as error:
+        raise ValueError(f"metric: expected an expression, got {text!r}") from error
+    return tree
+
+
+def parsed(text: str) -> ast.expr:
+    """Return the syntax tree of a text of limited length, of which nothing has been checked."""
     if len(text) > MAX_EXPRESSION_LENGTH:
         raise ValueError(
             f"metric: expected an expression of at most {MAX_EXPRESSION_LENGTH} characters, got {len(text)}"
         )
     try:
-        tree = ast.parse(text, mode="eval").body
-        _check_node(tree, text)
+        return ast.parse(text, mode="eval").body
     except SyntaxError as error:
         raise ValueError(
             f"metric: expected an expression over {' '.join(COUNT_NAMES)}, got {text!r}: {error.msg}"
         ) from error
     except (ValueError, RecursionError, MemoryError, OverflowError) as error:
-        message = str(error) if str(error).startswith("metric: ") else f"metric: expected an expression, got {text!r}"
-        raise ValueError(message) from error
-    return tree
+        raise ValueError(f"metric: expected an expression, got {text!r}") from error
 
 
-def _check_node(node: ast.expr, text: str) -> None:
-    """Refuse everything but arithmetic."""
+def _check_counts(node: ast.expr, text: str) -> None:
+    """Refuse everything but arithmetic over the four counts."""
+    known = f"numbers, {' '.join(COUNT_NAMES)}, + - * / **, {' '.join(FUNCTIONS)}"
+    check_arithmetic(node, text, known, lambda leaf: isinstance(leaf, ast.Name) and leaf.id in COUNT_NAMES)
+
+
+def check_arithmetic(node: ast.expr, text: str, known: str, is_leaf: Callable[[ast.expr], bool]) -> None:
+    """Refuse everything but arithmetic over numbers and what is a leaf; `known` says in words what is allowed."""
     parts: list[ast.expr] = []
+    if is_leaf(node):
+        return
     if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
         parts = [node.left, node.right]
         if isinstance(node.op, ast.Pow) and not _is_power(node.right):
@@ -201,11 +216,10 @@ def _check_node(node: ast.expr, text: str) -> None:
         count = FUNCTIONS[node.func.id][0]
         if len(parts) != count or node.keywords or any(isinstance(part, ast.Starred) for part in parts):
             raise ValueError(f"metric: expected {count} arguments of {node.func.id}, got {ast.unparse(node)!r}")
-    elif not (_is_constant(node) or (isinstance(node, ast.Name) and node.id in COUNT_NAMES)):
-        known = f"numbers, {' '.join(COUNT_NAMES)}, + - * / **, {' '.join(FUNCTIONS)}"
+    elif not _is_constant(node):
         raise ValueError(f"metric: expected {known}, got {ast.unparse(node)!r} in {text!r}")
     for part in parts:
-        _check_node(part, text)
+        check_arithmetic(part, text, known, is_leaf)
 
 
 def _is_constant(node: ast.expr) -> bool:
@@ -217,18 +231,25 @@ def _is_power(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and type(node.value) is int and 0 <= node.value <= MAX_POWER
 
 
-def _value(node: ast.expr, shares: dict[str, Tensor]) -> Tensor:
+def arithmetic(node: ast.expr, like: Tensor, leaf: Callable[[ast.expr], Tensor | None]) -> Tensor:
+    """Return the value of checked arithmetic; `leaf` returns that of a leaf, and None of anything else."""
+    value = leaf(node)
+    if value is not None:
+        return value
     if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
-        return shares["tp"].new_tensor(float(node.value))
-    if isinstance(node, ast.Name):
-        return shares[node.id]
+        return like.new_tensor(float(node.value))
     if isinstance(node, ast.BinOp):
-        return OPERATORS[type(node.op)](_value(node.left, shares), _value(node.right, shares))
+        return OPERATORS[type(node.op)](arithmetic(node.left, like, leaf), arithmetic(node.right, like, leaf))
     if isinstance(node, ast.UnaryOp):
-        return OPERATORS[type(node.op)](_value(node.operand, shares))
+        return OPERATORS[type(node.op)](arithmetic(node.operand, like, leaf))
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        return FUNCTIONS[node.func.id][1](*(_value(part, shares) for part in node.args))
+        return FUNCTIONS[node.func.id][1](*(arithmetic(part, like, leaf) for part in node.args))
     raise TypeError(f"node: expected a checked one, got {ast.dump(node)}")
+
+
+def named(values: Mapping[str, Tensor], node: ast.expr) -> Tensor | None:
+    """Return the value of a name; None of any other node."""
+    return values.get(node.id) if isinstance(node, ast.Name) else None
 
 
 def _trial_of(text: str) -> tuple[list[float], list[float]]:

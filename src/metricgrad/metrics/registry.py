@@ -50,7 +50,7 @@ from metricgrad.metrics.parse import (
 )
 from metricgrad.metrics.ranking import QUERY_ALIASES, QUERY_METRICS, QUERY_PARAMETRIC
 from metricgrad.metrics.regression import REGRESSION_ALIASES, REGRESSION_METRICS, REGRESSION_PARAMETRIC
-from metricgrad.metrics.tasks import BINARY, Task
+from metricgrad.metrics.tasks import BINARY, COLUMNS, Task
 
 _METRICS = (*BINARY_METRICS, *CLASS_METRICS, *LABEL_METRICS, *QUERY_METRICS, *REGRESSION_METRICS)
 _PARAMETRIC: tuple[Callable[..., Metric], ...] = (
@@ -113,6 +113,8 @@ SMOOTH_METRICS = (
     "root_mean_squared_error",
 )
 """Metrics that have a gradient, and so need no surrogate."""
+COLUMN_SIGNS = ("sum", ":", " over ", " subject to ", "+", "*", "/", " - ")
+"""At least one of them is in a text with columns, groups, a capacity or a bound."""
 MAX_SPEC_LENGTH = 1_000
 """Characters of a metric written as text; error messages quote it."""
 PAPER = ("auc", "eer", "average_precision", "error_rate", "f1", "mcc", "jaccard")
@@ -122,6 +124,8 @@ PAPER = ("auc", "eer", "average_precision", "error_rate", "f1", "mcc", "jaccard"
 def builtin_metrics(task: Task | None = BINARY) -> list[Metric]:
     """Return the built-in metrics of a task, or of all, those with a setting at its default."""
     metrics = [*PLAIN_METRICS.values(), *(make() for make in PARAMETRIC_METRICS.values())]
+    if task in (None, COLUMNS):
+        metrics += [make() for make in _column_families().values()]
     return [metric for metric in metrics if task in (None, metric.task)]
 
 
@@ -144,7 +148,9 @@ def get_metric(spec: Any, *, allow_files: bool = False) -> Metric:
     ----------
     spec : str, Metric, torchmetrics object, scorer or callable
         A name (`"f1"`, `"best_f1"`, `"partial_auc(0.05)"`, `"macro_f1"`, `"ndcg(10)"`, or an alias such as `"mcr"`); an
-        expression over confusion counts (`"(5*tp - fp) / (5*(tp + fn))"`); a function of scikit-learn, itself or by
+        expression over confusion counts (`"(5*tp - fp) / (5*(tp + fn))"`), over columns (`"sum(amount * tp) - 5*fp"`,
+        `"top(0.02): sum(amount * tp)"`), groups (`"min over sex of recall"`) or with a bound (`"recall subject to
+        precision >= 0.9"`); a function of scikit-learn, itself or by
         name (`"sklearn.metrics.cohen_kappa_score"`); a scorer; a torchmetrics object; a function with an attribute
         `higher_is_better` (for any other see `black_box`); or a `Metric`, which is returned as it is.
     allow_files : bool
@@ -185,14 +191,26 @@ def _from_text(text: str, allow_files: bool) -> Metric:
     if text.startswith(SKLEARN_PREFIX):
         builtin = SKLEARN_NAMES.get(text.removeprefix(SKLEARN_PREFIX))
         return named_metric(builtin) if builtin else adapt(sklearn_function(text), text, by_trial=True)
+    if any(sign in text for sign in COLUMN_SIGNS):
+        from metricgrad.metrics.column_expressions import column_metric, needs_columns
+
+        if needs_columns(text):
+            return column_metric(text, get_metric)
     return expression_metric(text) if is_expression(text) else named_metric(text)
+
+
+def _column_families() -> dict[str, Callable[..., Metric]]:
+    """Return the metrics with columns, by name."""
+    from metricgrad.metrics.columns import COLUMN_FAMILIES  # which most runs do not need
+
+    return COLUMN_FAMILIES
 
 
 def named_metric(name: str) -> Metric:
     """Return a built-in metric by its name or alias."""
-    spelled = re.sub(r"@([\d.]+)$", r"(\1)", name.lower().replace(" ", ""))
+    spelled = re.sub(r"@([\d.]+)$", r"(\1)", name.replace(" ", ""))
     head, bracket, setting = spelled.partition("(")
-    plain = head.replace("-", "_") + bracket + setting
+    plain = head.lower().replace("-", "_") + bracket + setting  # settings may be names of columns
     if plain.startswith("best_"):
         return named_metric(plain.removeprefix("best_")).best
     if plain in WELL_KNOWN:
@@ -201,19 +219,22 @@ def named_metric(name: str) -> Metric:
     plain = ALIASES.get(plain, plain)
     if plain in PLAIN_METRICS:
         return PLAIN_METRICS[plain]
-    call = re.fullmatch(r"(\w+?)(?:\(([^()]*)\))?", plain)
+    call = re.fullmatch(r"(\w+?)(?:\((.*)\))?", plain)
     if call and call[1] in PARAMETRIC_METRICS:
         return _with_settings(PARAMETRIC_METRICS[call[1]], call[2])
+    if call and call[1] in _column_families():
+        return _with_settings(_column_families()[call[1]], call[2])
     raise ValueError(f"metric: unknown name {name!r}; {_hint(plain.partition('(')[0])}")
 
 
 def _with_settings(make: Callable[..., Metric], text: str | None) -> Metric:
     """Return a metric with the settings in its brackets, separated by commas."""
-    settings = text.split(",") if text else []
-    allowed = len(inspect.signature(make).parameters)
-    if len(settings) > allowed:
-        raise ValueError(f"metric: expected at most {allowed} setting of {make.__name__!r}, got {text!r}")
-    return make(*settings)
+    settings = re.split(r",(?![^()]*\))", text) if text else []  # commas in the brackets of a setting are its own
+    names = list(inspect.signature(make).parameters)
+    if len(settings) > len(names):
+        raise ValueError(f"metric: expected at most {len(names)} setting of {make.__name__!r}, got {text!r}")
+    pairs = zip(names, settings, strict=False)
+    return make(*(get_metric(setting) if name == "metric" else setting for name, setting in pairs))
 
 
 def _hint(wanted: str) -> str:
@@ -221,7 +242,7 @@ def _hint(wanted: str) -> str:
     wanted = wanted.removeprefix("neg_")
     if wanted in SMOOTH_METRICS:
         return "it has a gradient, so it needs no surrogate and is not built in: train on it directly"
-    names = {name: name for name in (*PLAIN_METRICS, *PARAMETRIC_METRICS, *ALIASES)} | SUGGESTIONS
+    names = {name: name for name in (*PLAIN_METRICS, *PARAMETRIC_METRICS, *_column_families(), *ALIASES)} | SUGGESTIONS
     near = difflib.get_close_matches(wanted, names, n=3, cutoff=0.5)
     meant = list(dict.fromkeys(names[name] for name in ([wanted] if wanted in SUGGESTIONS else near)))
     return (

@@ -67,7 +67,13 @@ def best_threshold(metric: Any, scores: Any, targets: Any, weights: Any = None) 
     ranked = scores[descending_order(scores)]
     counts = metric.counts or metric.decision
     if counts is not None:
-        return _threshold_between(ranked, _best_cut(counts, confusion_parts(scores, targets, weights)))
+        labels = metric.task.label(targets)
+        return _threshold_between(ranked, _best_cut(counts, confusion_parts(scores, labels, weights)))
+    if metric.decided_loss is not None:
+        from metricgrad.metrics.decided import losses_by_threshold  # which only metrics with columns need
+
+        losses = losses_by_threshold(scores, targets, weights, metric.decided_loss, metric.columns)
+        return _threshold_between(ranked, int(losses.argmin()))
     cuts = torch.linspace(0, len(ranked), min(TRIALS, len(ranked) + 1)).round().long().unique().tolist()
     if metric.stand_in is not None and metric.stand_in.counts is not None:
         cuts = proposed_cuts(metric.stand_in.counts, confusion_curve(scores, targets, weights))
