@@ -13,7 +13,7 @@ import torch
 from numpy.typing import ArrayLike
 
 from metricgrad.estimators.competing import CompetingClassifier, competes
-from metricgrad.estimators.labels import checked_columns, learn_labels, positive_targets
+from metricgrad.estimators.labels import learn_labels, positive_targets
 from metricgrad.estimators.metric_estimator import (
     Array,
     How,
@@ -118,6 +118,8 @@ class MetricClassifier(CompetingClassifier):
         A record of each model that competed, the chosen one first; `leaderboard()` is a table of them.
     chosen_recipe_ : Recipe
         The recipe of the chosen model.
+    column_codes_ : dict of str to list
+        The groups of every column that the metric needs them of, in the order of their codes.
     task_ : str
         What was predicted: two classes, several, or several labels a row.
     calls_ : int
@@ -197,7 +199,8 @@ class MetricClassifier(CompetingClassifier):
             What to choose checkpoint and threshold on: rows of their own, or some of those given, by their numbers or
             by True for each. A stratified share of the rows, `validation_fraction`, if not given.
         columns : mapping of str to array-like of shape (rows,), optional
-            What the metric must know of the rows beside their labels, if it is a black box with columns.
+            What the metric must know of the rows beside their labels: amounts of at least 0, and groups, which may be
+            text. They are not features; put them into `X` too where they may be.
         groups : array-like of shape (rows,), optional
             The group of each row, such as a customer: no group is both trained on and held out.
 
@@ -207,6 +210,7 @@ class MetricClassifier(CompetingClassifier):
         """
         from metricgrad.estimators.held_out import HoldOut, fold_count, held_out_parts, is_table, joined_for
         from metricgrad.estimators.inputs import read_rows
+        from metricgrad.estimators.metric_columns import learn_columns
         from metricgrad.training.methods import AUTO
 
         X, y, validation, self.inputs_ = read_rows(self.model, X, y, validation)
@@ -220,7 +224,8 @@ class MetricClassifier(CompetingClassifier):
         free = validation is None and groups is None
         merge = free and metric.task.name in ("binary", "multiclass")
         table = self._table(X, y, sample_weight, metric, going_on=start is not None, merge=merge)
-        table = replace(table, columns=checked_columns(columns, metric, len(table.targets)))
+        metric, self.column_codes_, known = learn_columns(columns, metric, table.targets)
+        table = replace(table, columns=known)
         cv = self.threshold == "cv"
         several = (
             (competes(self.model) or self.method == AUTO) and validation is None and not cv and not self.warm_start

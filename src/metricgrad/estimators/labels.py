@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +10,6 @@ from numpy.typing import NDArray
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
 if TYPE_CHECKING:  # reading a table needs the words below, and no torch
-    from metricgrad.metrics.registry import Metric
     from metricgrad.metrics.tasks import Task
 
 Array = NDArray[Any]
@@ -102,21 +100,3 @@ def known_labels(y: Any, classes: Array, task: Task, positive: Any = None) -> Ar
     if task.outputs:
         return np.searchsorted(classes, np.asarray(y))
     return np.asarray(np.asarray(y) == (classes[1] if positive is None else positive))
-
-
-def checked_columns(columns: Mapping[str, Any] | None, metric: Metric, rows: int) -> Array | None:
-    """Return the columns a metric needs, `(rows, columns)` in the metric's order; None if it needs none."""
-    given = dict(columns or {})
-    if set(given) != set(metric.columns):
-        expected = ", ".join(metric.columns) or "none"
-        raise ValueError(
-            f"columns: expected {expected} for the metric {metric.name!r}, got {', '.join(given) or 'none'}"
-        )
-    if not given:
-        return None
-    found = np.column_stack([np.asarray(given[name], float) for name in metric.columns])
-    if len(found) != rows:
-        raise ValueError(f"columns: expected a number for each of {rows} rows, got {len(found)}")
-    if not (np.isfinite(found) & (found >= 0)).all():
-        raise ValueError("columns: expected finite numbers of at least 0, got others")
-    return np.asarray(found)

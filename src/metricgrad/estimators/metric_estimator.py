@@ -20,7 +20,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
-from metricgrad.estimators.labels import checked_columns, known_labels
+from metricgrad.estimators.labels import known_labels
 from metricgrad.metrics.registry import Metric, get_metric, metric_for_task
 from metricgrad.metrics.tasks import BINARY, TASKS
 from metricgrad.training.data import Rows, Scaler, chunks
@@ -361,10 +361,12 @@ class LabelEstimator(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         -------
         float
         """
+        from metricgrad.estimators.metric_columns import checked_columns  # predicting needs none
+
         scores = self._decision(X)
         metric = metric_for_task(get_metric(self.metric), self.task_)
         targets = known_labels(y, self.classes_, metric.task, getattr(self, "positive_label_", None))
-        known = checked_columns(columns, metric, len(scores))
+        known = checked_columns(columns, metric, len(scores), getattr(self, "column_codes_", None))
         targets = targets if known is None else np.column_stack((targets, known))
         weights = None if sample_weight is None else np.asarray(sample_weight, float)
         value = float(metric.value(metric(scores, targets, weights)))

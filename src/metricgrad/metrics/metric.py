@@ -72,6 +72,8 @@ class Metric:
         Names of the columns of the targets, after the label, that the metric needs.
     groups : tuple of str
         Those of the columns that hold codes of groups, 0, 1, 2 ..., rather than amounts.
+    column_sizes : tuple of float
+        A typical amount of each column, or the number of groups; random sets are drawn like this. 1 if not known.
     top_rows : bool
         Whether at the best threshold the loss depends only on the few rows of the highest scores, as for precision.
 
@@ -108,6 +110,7 @@ class Metric:
     stand_in: Metric | None = field(default=None, repr=False, compare=False)
     decided_loss: Callable[[Any], Tensor] | None = field(default=None, repr=False)
     groups: tuple[str, ...] = field(default=(), repr=False)
+    column_sizes: tuple[float, ...] = field(default=(), repr=False)
 
     @torch.no_grad()
     def __call__(self, scores: Any, targets: Any, weights: Any = None) -> Tensor:

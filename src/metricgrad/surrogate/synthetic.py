@@ -223,20 +223,35 @@ class NumberSets:
 
 @dataclass(frozen=True)
 class ColumnSets:
-    """Broad sets whose rows have amounts, or belong to a group or not."""
+    """Broad sets whose rows have amounts, or belong to a group or not.
+
+    `sizes` holds a typical amount of every column, or of a group, those in `groups`, how many there are.
+    """
 
     columns: int
     weighted: bool = True
+    sizes: tuple[float, ...] = ()
+    groups: tuple[int, ...] = ()
 
     def __call__(self, groups: int, group_size: int, size: int, generator: torch.Generator) -> Sets:
         """Draw sets `(groups * group_size, size)` with targets `(groups * group_size, size, 1 + columns)`."""
         scores, targets, weights = BroadSets(weighted=self.weighted)(groups, group_size, size, generator)
         draw, columns = GroupDraw(groups, group_size, size, generator), [targets]
-        for _ in range(self.columns):
+        for number in range(self.columns):
             plain = draw.paired(draw.normal_rows()) + 0.5 * draw.normal() * targets
-            amounts = (draw.uniform(0.2, 1.5) * plain).exp()
-            columns.append(torch.where(draw.chance(0.5), amounts, (plain > draw.normal()).float()))
+            amounts, shift = (draw.uniform(0.2, 1.5) * plain).exp(), draw.normal()
+            if number in self.groups:
+                columns.append(self._codes(plain - shift, number))
+            elif self.sizes:
+                columns.append(self.sizes[number] * amounts)
+            else:
+                columns.append(torch.where(draw.chance(0.5), amounts, (plain > shift).float()))
         return Sets(scores, torch.stack(columns, -1), weights)
+
+    def _codes(self, plain: Tensor, number: int) -> Tensor:
+        """Return codes of groups, the higher the plain number of a row: two, or as many as are known."""
+        count = self.sizes[number] if self.sizes else 2.0
+        return ((plain / 2).sigmoid() * count).floor().clamp(max=count - 1)
 
 
 def sets_for(metric: Metric) -> RandomSets:
@@ -244,7 +259,12 @@ def sets_for(metric: Metric) -> RandomSets:
     weighted = metric.takes_weights
     made: dict[str, RandomSets] = {
         "binary": BroadSets(weighted=weighted),
-        "columns": ColumnSets(len(metric.columns), weighted),
+        "columns": ColumnSets(
+            len(metric.columns),
+            weighted,
+            metric.column_sizes,
+            tuple(place for place, name in enumerate(metric.columns) if name in metric.groups),
+        ),
         "multiclass": ClassSets(weighted=weighted),
         "multilabel": LabelSets(weighted=weighted),
         "ranking": QuerySets(),

@@ -1,0 +1,80 @@
+"""Columns that a metric needs: checked, encoded in one place, and warned of where they leak the target."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.datasets import make_classification
+
+from metricgrad import MetricClassifier, Recipe, black_box, get_metric
+from metricgrad.estimators.metric_columns import checked_columns, learn_columns
+from metricgrad.surrogate.synthetic import sets_for
+
+BRIEF = Recipe(warmup=30, rounds=4)
+FAIR = get_metric("min over sex of recall")
+Y = np.array([0, 1, 0, 1])
+
+
+@given(st.lists(st.one_of(st.text(max_size=3), st.none()), min_size=1, max_size=12))
+def test_codes_stand_for_the_same_groups_as_text_does(values: list[str | None]) -> None:
+    metric, codes, known = learn_columns({"sex": values}, FAIR, np.zeros(len(values)))
+    assert known is not None
+    words = ["" if value is None else value for value in values]
+    assert [codes["sex"][int(code)] for code in known[:, 0]] == words
+    assert metric.column_sizes == (len(set(words)),)
+    again = checked_columns({"sex": ["never seen!", *words]}, FAIR, len(words) + 1, codes)
+    assert again is not None
+    assert again[:, 0].tolist() == [len(codes["sex"]), *known[:, 0]]
+
+
+@pytest.mark.parametrize(
+    "values", [pd.Categorical(["f", "m", "f"]), pd.Series(["f", "m", "f"], dtype="string"), [1, 2, 1], [0.5, 9.0, 0.5]]
+)
+def test_groups_of_any_kind_become_codes_from_zero(values: object) -> None:
+    _, _, known = learn_columns({"sex": values}, FAIR, np.zeros(3))
+    assert known is not None
+    assert known.ravel().tolist() == [0, 1, 0]
+
+
+def test_text_is_encoded_for_callables_and_refused_as_an_amount() -> None:
+    of_text = black_box(lambda y, s, shop: 0.0, higher_is_better=True, columns=("shop",), name="none")
+    assert learn_columns({"shop": ["b", "a", "b", "c"]}, of_text, Y)[1] == {"shop": ["a", "b", "c"]}
+    with pytest.raises(ValueError, match="columns: expected numbers for 'amount', got"):
+        learn_columns({"amount": ["b", "a", "b", "c"]}, get_metric("sum(amount * tp)"), Y)
+
+
+def test_random_sets_have_amounts_of_the_size_of_the_table_and_as_many_groups() -> None:
+    metric = get_metric("min over sex of sum(amount * tp)")
+    columns = {"amount": [100.0, 90, 120, 110], "sex": list("abca")}
+    learned, _, _ = learn_columns(columns, metric, Y)
+    assert learned.column_sizes == (128.0, 3.0)
+    drawn = sets_for(learned)(16, 8, 100, torch.Generator().manual_seed(0))
+    assert 64 < drawn.targets[..., 1].median() < 256
+    assert set(drawn.targets[..., 2].unique().tolist()) == {0.0, 1.0, 2.0}
+
+
+def test_a_column_that_separates_the_classes_is_warned_of() -> None:
+    y = np.repeat([0, 1], 50)
+    with pytest.warns(UserWarning, match=r"columns: 'amount' alone predicts the target \(AUC 1.0000\)"):
+        learn_columns({"amount": y * 7.0}, get_metric("sum(amount * tp)"), y)
+    learn_columns({"amount": np.tile([1.0, 2.0], 50)}, get_metric("sum(amount * tp)"), y)  # no warning
+
+
+def test_a_classifier_is_trained_and_scored_with_amounts_and_text_groups() -> None:
+    X, y = make_classification(500, 6, random_state=0)
+    rng = np.random.default_rng(0)
+    amount, sex = np.exp(rng.normal(size=500)), np.where(rng.random(500) < 0.5, "f", "m")
+    money = MetricClassifier("sum(amount * tp) - 2 * fp", "cross-entropy", "linear", BRIEF)
+    money.fit(X[:400], y[:400], columns={"amount": amount[:400]})
+    called = money.predict(X[400:]) == 1
+    profit = np.where(called, np.where(y[400:] == 1, amount[400:], -2), 0).mean()
+    assert money.score(X[400:], y[400:], columns={"amount": amount[400:]}) == pytest.approx(profit)
+    assert money.column_codes_ == {}
+    fair = MetricClassifier("min over sex of f1", "cross-entropy", "linear", BRIEF)
+    fair.fit(X[:400], y[:400], columns={"sex": sex[:400]})
+    assert fair.column_codes_ == {"sex": ["f", "m"]}
+    assert 0 < fair.score(X[400:], y[400:], columns={"sex": sex[400:]}) <= 1
