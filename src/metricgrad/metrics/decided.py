@@ -48,6 +48,21 @@ class AtZero:
 
 
 @dataclass(frozen=True)
+class Fractional:
+    """A share of every row is called, `(..., n)`, which may carry a gradient: totals are `(...)`."""
+
+    share: Tensor
+
+    def total(self, called: Tensor, passed: Tensor) -> Tensor:
+        """Sum over the rows of every set."""
+        return (self.share * called + (1 - self.share) * passed).sum(-1)
+
+    def spread(self, losses: Tensor) -> Tensor:
+        """Return losses as they are."""
+        return losses
+
+
+@dataclass(frozen=True)
 class EveryThreshold:
     """The i highest scores are called, for every i: totals are `(..., n + 1)`, as in `confusion_curve`.
 
