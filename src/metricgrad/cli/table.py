@@ -34,8 +34,18 @@ How = Annotated[str, typer.Option(help="default or paper, and changed fields: ro
 Judge = Annotated[
     str,
     typer.Option(
-        help='Name (see metricgrad metrics), expression such as "5*tp - fp", sklearn.metrics.NAME or FILE.py:FUNCTION.'
+        "--metric",
+        "--metric-expression",
+        help='Name (see metricgrad metrics), expression such as "5*tp - fp" or "sum(amount * tp) - 5*fp", '
+        "sklearn.metrics.NAME or FILE.py:FUNCTION.",
     ),
+]
+MetricColumns = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=COL", help="Column that a name in the metric stands for, amount=Amount; repeatable."),
+]
+ColumnFeatures = Annotated[
+    bool, typer.Option("--column-features", help="Columns of the metric are features too; by default they are not.")
 ]
 
 
@@ -46,6 +56,8 @@ def fit(
     out: Annotated[Path, typer.Option(help="Folder for the model.")] = Path("metricgrad-model"),
     positive: Positive = None,
     ignore: Ignored = None,
+    column: MetricColumns = None,
+    column_features: ColumnFeatures = False,
     weights: Weights = None,
     group: Annotated[
         str | None, typer.Option(metavar="COL", help="Column of groups; no group is on both sides of the split.")
@@ -89,10 +101,13 @@ def fit(
         random_state=seed,
         verbose=True,
         folds=folds,
+        column_features=column_features,
     )
     labels = [name for name in (target, weights, group, time) if name is not None]
     with _notes_shown():
-        classifier.fit(read_table(data, text_columns=labels), target, sample_weight=weights, groups=group, times=time)
+        frame = read_table(data, text_columns=labels)
+        columns = columns_of(column)
+        classifier.fit(frame, target, sample_weight=weights, groups=group, times=time, columns=columns)
     save_or_rescue(classifier, out)
     inner = classifier.model_
     if inner.interrupted_:
@@ -125,6 +140,7 @@ def evaluate(
     model: Folder,
     data: Data,
     metric: Annotated[str | None, typer.Option(help="Another metric to compute.")] = None,
+    column: MetricColumns = None,
     weights: Weights = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -139,9 +155,14 @@ def evaluate(
     loaded = load(model)
     own = [] if metric and ".py:" in str(loaded.metric) else [loaded.metric]
     asked = [get_metric(spec, allow_files=spec == metric) for spec in (*([metric] if metric else []), *own, *PAPER)]
-    scores, targets, row_weights = scored(loaded, data, weights, report=_aside)
-    known = {each.name: each for each in asked}
-    values = {name: float(each.value(each(scores, targets, row_weights))) for name, each in known.items()}
+    needing = next((each for each in asked if each.columns), None)
+    rows = scored(loaded, data, weights, _aside, columns_of(column), needing)
+    scores, targets = rows.scores, rows.targets
+    known = {each.name: each for each in asked if each.columns in ((), needing and needing.columns)}
+    values = {}
+    for name, each in known.items():
+        judged = rows.with_columns if each.columns else targets
+        values[name] = float(each.value(each(scores, judged, rows.weights)))
     found = scores >= 0
     counts = {
         "rows": len(targets),
@@ -182,6 +203,8 @@ def compare(
     out: Annotated[Path, typer.Option(help="Folder for the page and the numbers.")] = Path("metricgrad-compare"),
     positive: Positive = None,
     ignore: Ignored = None,
+    column: MetricColumns = None,
+    column_features: ColumnFeatures = False,
     group: Annotated[
         str | None, typer.Option(metavar="COL", help="Column of groups; no group is in two parts of a split.")
     ] = None,
@@ -213,6 +236,8 @@ def compare(
         model=model,
         recipe=recipe_of(recipe, model),
         groups=group,
+        columns=columns_of(column),
+        column_features=column_features,
         splits=splits,
         positive=positive,
         ignore=ignore or (),
@@ -285,6 +310,19 @@ def _warned(message: Warning | str, *rest: Any, **named: Any) -> None:
 def command_line() -> str:
     """Return the command line of this process."""
     return shlex.join(["metricgrad", *sys.argv[1:]])
+
+
+def columns_of(options: list[str] | None) -> dict[str, str] | None:
+    """Parse which columns names in a metric stand for: `["amount=Amount (EUR)"]`."""
+    found = {}
+    for option in options or ():
+        name, equals, column = option.partition("=")
+        if not equals or not name.strip() or not column:
+            raise typer.BadParameter(
+                f"expected NAME=COLUMN, such as amount=Amount, got {option!r}", param_hint="--column"
+            )
+        found[name.strip()] = column
+    return found or None
 
 
 def recipe_of(text: str, model: str) -> Any:

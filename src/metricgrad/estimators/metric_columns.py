@@ -36,7 +36,7 @@ def learn_columns(
     ({'sex': ['f', 'm']}, [1.0, 0.0, 1.0])
     """
     given = _given(columns, metric)
-    codes = {name: _levels(given[name]) for name in metric.columns if _is_encoded(name, given[name], metric)}
+    codes = _codes(given, metric)
     found = checked_columns(given, metric, len(targets), codes)
     if found is None:
         return metric, {}, None
@@ -55,12 +55,12 @@ def checked_columns(
 ) -> Array | None:
     """Return the columns a metric needs as numbers, `(rows, columns)` in the metric's order; None if it needs none.
 
-    A value of a group that was not seen in training gets the code after the last.
+    A value of a group that has no code gets the one after the last; a column without codes has codes of its own.
     """
     given = _given(columns, metric)
     if not given:
         return None
-    codes = {} if codes is None else codes
+    codes = _codes(given, metric) | (codes or {})
     numbers = [_encoded(given[n], codes[n]) if n in codes else _numbers(n, given[n]) for n in metric.columns]
     for name, column in zip(metric.columns, numbers, strict=True):
         if len(column) != rows:
@@ -72,13 +72,17 @@ def checked_columns(
 
 
 def _given(columns: Mapping[str, Any] | None, metric: Metric) -> dict[str, Any]:
-    given = dict(columns or {})
+    given = {} if columns is None else dict(columns)
     if set(given) != set(metric.columns):
         expected = ", ".join(metric.columns) or "none"
         raise ValueError(
             f"columns: expected {expected} for the metric {metric.name!r}, got {', '.join(given) or 'none'}"
         )
     return given
+
+
+def _codes(given: Mapping[str, Any], metric: Metric) -> Codes:
+    return {name: _levels(given[name]) for name in metric.columns if _is_encoded(name, given[name], metric)}
 
 
 def _is_encoded(name: str, values: Any, metric: Metric) -> bool:

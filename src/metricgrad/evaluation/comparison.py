@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.utils import check_array
 
+from metricgrad.estimators.metric_columns import learn_columns
 from metricgrad.estimators.metric_estimator import FLOAT_DTYPES
 from metricgrad.evaluation.comparison_result import ComparisonResult, Trial
 from metricgrad.evaluation.diagnostics import diagnose
@@ -26,6 +27,7 @@ from metricgrad.metrics.registry import Metric, get_metric
 from metricgrad.metrics.thresholds import best_threshold
 from metricgrad.reporting.progress import work_bar
 from metricgrad.surrogate.loss import SurrogateLoss
+from metricgrad.tabular.metric_cells import metric_cells, metric_columns
 from metricgrad.tabular.schema import Schema, infer_columns
 from metricgrad.tabular.table_classifier import as_frame
 from metricgrad.tabular.target import check_column, infer_target, leaking_columns
@@ -57,6 +59,8 @@ def compare(
     model: Any = "mlp",
     recipe: Recipe | str = "default",
     groups: Any = None,
+    columns: Mapping[str, Any] | None = None,
+    column_features: bool = False,
     splits: int = DEFAULT_SPLITS,
     test: float = 0.2,
     validation: float = 0.2,
@@ -91,6 +95,10 @@ def compare(
         Of all networks: see `MetricClassifier`.
     groups : str or array-like, optional
         The group of each row: a column of a data frame, or values. No group is in two parts of a split.
+    columns : mapping of str to str or array-like, optional
+        What each name in the metric stands for: a column of a data frame, by default that of its name, or values.
+    column_features : bool
+        Whether columns of a data frame that the metric needs are features too.
     splits : int
         Number of random splits; at least two.
     test, validation : float
@@ -130,7 +138,12 @@ def compare(
     judge, how = get_metric(metric), recipe_for(recipe, kind_of(model))
     _check_numbers(splits, test, validation, random_state)
     methods, left_out = _methods(method, baselines)
-    table = _read_table(X, y, groups, ignore, positive)
+    features, known = _without_metric_columns(X, judge, columns, column_features)
+    table = _read_table(features, y, groups, ignore, positive)
+    judge, _, of_metric = learn_columns(
+        {name: np.asarray(cells)[table.labelled] for name, cells in known.items()}, judge, table.targets
+    )
+    table = table._replace(columns=of_metric)
     plan = ComparisonPlan(table, judge, how, model, methods, test, validation)
     trials = _trials(plan, range(random_state, random_state + splits), n_jobs, verbose)
     return ComparisonResult(
@@ -177,6 +190,7 @@ def run_split(plan: ComparisonPlan, seed: int) -> list[Trial]:
         validation=plan.validation,
         groups=plan.table.groups,
         schema=plan.table.schema,
+        columns=plan.table.columns,
     )
     trained = train_methods(parts, [(method, plan.metric) for method in plan.methods], plan.recipe, plan.model, seed)
     return [_judge(one, parts, plan.recipe, seed) for one in trained]
@@ -199,9 +213,9 @@ def _fidelity_pairs(one: TrainedMethod, parts: Parts, recipe: Recipe, seed: int)
     loss, model = one.loss, one.model
     if model is None or not isinstance(loss, SurrogateLoss):
         return None
-    sets = SetLoader(parts.validation, recipe, seed, one.metric.takes_weights)
+    sets = SetLoader(parts.validation, recipe, seed, one.metric.takes_weights, one.metric.task)
     scores, y, w = sets.scored(lambda x: exact_scores(model, x).float(), FIDELITY_SETS, recipe.noise, "trust")
-    w = torch.ones_like(y) if w is None else w
+    w = torch.ones_like(scores) if w is None else w
     return torch.stack((loss.true(scores, y, w), loss.surrogate(scores, y, w))).double().numpy()
 
 
@@ -252,7 +266,10 @@ def _methods(method: str, baselines: Sequence[str] | None) -> tuple[tuple[str, .
 
 
 class UserTable(NamedTuple):
-    """The rows that have a target: features, targets of 0 or 1, groups, columns, labels, and remarks on them."""
+    """The rows that have a target: features, targets of 0 or 1, groups, columns, labels, and remarks on them.
+
+    `labelled` are their numbers among all rows, `columns` what the metric needs of them, `(rows, columns)`.
+    """
 
     X: Any
     targets: Array
@@ -260,6 +277,8 @@ class UserTable(NamedTuple):
     schema: Schema | None
     classes: tuple[Any, Any]
     remarks: tuple[str, ...]
+    labelled: Array
+    columns: Array | None = None
 
 
 def _read_table(X: Any, y: Any, groups: Any, ignore: Collection[str], positive: Any) -> UserTable:
@@ -283,7 +302,23 @@ def _read_table(X: Any, y: Any, groups: Any, ignore: Collection[str], positive: 
     if dropped:
         remarks.append(f"left out because they have no target: {dropped:,} rows")
     numbers = None if grouped is None else pd.factorize(grouped.iloc[labelled])[0]
-    return UserTable(features, targets, numbers, schema, (target.negative, target.positive), tuple(remarks))
+    classes = (target.negative, target.positive)
+    return UserTable(features, targets, numbers, schema, classes, tuple(remarks), labelled)
+
+
+def _without_metric_columns(
+    X: Any, metric: Metric, columns: Mapping[str, Any] | None, column_features: bool
+) -> tuple[Any, dict[str, Any]]:
+    """Return the features, and the cells that the metric needs of all rows; these are no features unless asked for."""
+    if not metric.columns and not columns:
+        return X, {}
+    if isinstance(X, (np.ndarray, list, tuple)) or scipy.sparse.issparse(X):
+        return X, dict(columns or {})
+    frame = as_frame(X)
+    known = metric_columns(metric.columns, columns, frame)
+    own = [each for each in known.values() if isinstance(each, str)]
+    cells = metric_cells(known, metric.groups, frame, slice(None))
+    return frame if column_features else frame.drop(columns=list(dict.fromkeys(own))), cells
 
 
 def _columns(

@@ -48,14 +48,15 @@ class Diagnosis:
 
 @torch.no_grad()
 def diagnose(metric: Metric, scores: Any, targets: Any, threshold: float = 0.0) -> Diagnosis:
-    """Diagnose raw scores and targets (0 or 1) of rows of both classes, `(n,)` each.
+    """Diagnose raw scores and targets (0 or 1) of rows of both classes, `(n,)` each; targets may have columns.
 
     >>> from metricgrad.metrics.registry import f1
     >>> found = diagnose(f1, [0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1], threshold=0.3)
     >>> [int(count) for count in found.confusion], float(found.roc[0])
     ([2, 1, 0, 1], 0.5)
     """
-    scores, targets, _ = checked_sets(scores, targets)
+    scores, judged, _ = checked_sets(scores, targets, task=metric.task)
+    targets = metric.task.label(judged)
     if scores.ndim != 1 or not 0 < int((targets == 1).sum()) < len(scores):
         raise ValueError(f"targets: expected rows of both classes, (n,), got the shape {tuple(targets.shape)}")
     scores = scores.double()
@@ -66,11 +67,11 @@ def diagnose(metric: Metric, scores: Any, targets: Any, threshold: float = 0.0) 
     predicted, observed = _calibration(scores.sigmoid().numpy(), (targets == 1).numpy())
     return Diagnosis(
         _confusion(positive, targets == 1),
-        float(metric(scores - threshold, targets)),
+        float(metric(scores - threshold, judged)),
         float(positive.double().mean()),
         np.interp(SHARES, fp[cuts] / fp[-1], tp[cuts] / tp[-1]),
         _precision(tp[cuts[1:]], fp[cuts[1:]]),
-        _losses(metric, scores, targets, curve, cuts) if metric.thresholded else None,
+        _losses(metric, scores, judged, curve, cuts) if metric.thresholded else None,
         predicted,
         observed,
     )

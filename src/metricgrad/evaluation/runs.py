@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from metricgrad.losses.binary import TUNED, CostSensitive
+from metricgrad.losses.default import LossOfLabels, of_labels
 from metricgrad.metrics.registry import Metric, get_metric
 from metricgrad.tabular.encoding import Preparation
 from metricgrad.tabular.schema import Schema
@@ -54,16 +55,17 @@ def split_table(
     validation: float = 0.2,
     groups: Array | None = None,
     schema: Schema | None = None,
+    columns: Array | None = None,
 ) -> Parts:
     """Split a table with targets 0 or 1, `(rows,)`; encoding and standardisation are learned from training rows alone.
 
-    `X` is an array or sparse matrix, `(rows, features)`, or a data frame that is encoded as `schema` says. For the
-    other arguments see `splits.split`.
+    `X` is an array or sparse matrix, `(rows, features)`, or a data frame that is encoded as `schema` says; `columns`,
+    `(rows, columns)`, are those that the metric needs. For the other arguments see `splits.split`.
     """
     places = split(targets, seed, test, validation, groups)
     if schema is not None:
         X = Preparation(schema).fit(X.iloc[places.train]).transform(X)
-    return TrainingData(X, targets).split(places, standardise)
+    return TrainingData(X, targets, columns=columns).split(places, standardise)
 
 
 # ---- train and choose ----------------------------------------------------------------------------------------------
@@ -127,7 +129,10 @@ def _candidates(metrics: dict[str, list[Metric]], recipe: Recipe, seed: int) -> 
     for method, judges in metrics.items():
         for own in ((judge,) for judge in judges) if method in METHODS else (tuple(judges),):
             torch.manual_seed(seed)
-            losses = [make() for make in TUNED[method]] if method in TUNED else [make_loss(method, own[0], recipe)]
+            if method in TUNED:
+                losses = [of_labels(make(), own[0].task) for make in TUNED[method]]
+            else:
+                losses = [make_loss(method, own[0], recipe)]
             yield from (_Candidate(method, loss, own) for loss in losses)
 
 
@@ -163,12 +168,13 @@ def _chosen(
     """Return the best setting of a method by a metric; a setting took some seconds to train."""
     best, (method, loss, metrics) = min(settings, key=lambda pair: pair[0].least)
     only = best.verdict.followed or method == CONTROL  # cross-entropy is its own control
+    setting = loss.loss if isinstance(loss, LossOfLabels) else loss
     return TrainedMethod(
         method=method,
         metric=metric,
         scores=_scores(best.model, parts),
         seconds=seconds * len(settings) / len(metrics),
-        setting=loss.weight if isinstance(loss, CostSensitive) else None,
+        setting=setting.weight if isinstance(setting, CostSensitive) else None,
         unchosen=None if only else _scores(best.followed, parts),
         verdict=best.verdict,
         history=tuple(best.history),

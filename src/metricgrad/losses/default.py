@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from metricgrad.losses.binary import CrossEntropy, row_mean
 from metricgrad.losses.ranking import LambdaRank
-from metricgrad.metrics.tasks import Task
+from metricgrad.metrics.tasks import COLUMNS, Task
 
 
 class LabelCrossEntropy(CrossEntropy):
@@ -21,6 +21,19 @@ class LabelCrossEntropy(CrossEntropy):
     def forward(self, scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
         """Return the loss of all rows: scores `(..., n)`, targets `(..., n, t)`."""
         return super().forward(scores, targets[..., 0], weights)
+
+
+class LossOfLabels(nn.Module):
+    """A hand-made loss of labels with further columns, which only the metric uses."""
+
+    def __init__(self, loss: nn.Module) -> None:
+        super().__init__()
+        self.loss = loss
+
+    def forward(self, scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
+        """Return the loss of all rows: scores `(..., n)`, targets `(..., n, t)`."""
+        loss: Tensor = self.loss(scores, targets[..., 0], weights)
+        return loss
 
 
 class SoftmaxCrossEntropy(nn.Module):
@@ -64,6 +77,11 @@ PROXY_NAMES = {"ranking": "LambdaRank", "regression": "squared error"}
 def proxy_for(task: Task) -> nn.Module:
     """Return the default loss of a task."""
     return PROXIES[task.name]()
+
+
+def of_labels(loss: nn.Module, task: Task) -> nn.Module:
+    """Return a hand-made loss of two classes for targets that may have columns."""
+    return LossOfLabels(loss) if task == COLUMNS else loss
 
 
 def proxy_name(task: Task) -> str:

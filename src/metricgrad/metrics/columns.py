@@ -322,6 +322,8 @@ def over_groups(summary: str, column: str, metric: Metric, name: str | None = No
         raise ValueError(f"summary: expected one of {', '.join(GROUP_SUMMARIES)}, got {summary!r}")
     column = _column_setting(column)
     _check_judged(metric)
+    if metric.groups:
+        raise ValueError(f"metric: expected one without groups of its own, got {metric.name!r}")
     name = name or f"{summary} over {column} of {metric.name}"
     gap, columns = summary == "gap", tuple(dict.fromkeys((*metric.columns, column)))
     span = abs(metric.known_as[0] - metric.known_as[1])

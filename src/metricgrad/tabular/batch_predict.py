@@ -6,10 +6,10 @@ import io
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,6 +23,9 @@ from metricgrad.tabular.cells import TableError, listed, numbers
 from metricgrad.tabular.io import read_chunks
 from metricgrad.tabular.table_classifier import TableClassifier, as_frame
 from metricgrad.tabular.target import check_column
+
+if TYPE_CHECKING:
+    from metricgrad.metrics.registry import Metric
 
 BLANK = r"[\s\x00-\x20\x7f-\xa0\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff]*"
 """What a spreadsheet may skip at the beginning of a cell: white space, control and zero-width characters."""
@@ -106,11 +109,28 @@ def harmless(value: Any) -> Any:
     return value.replace("\0", "\ufffd") if isinstance(value, str) else value
 
 
+class ScoredRows(NamedTuple):
+    """Scores, targets and weights of rows, `(rows,)`, and the targets with the columns of a metric, if it has any."""
+
+    scores: NDArray[Any]
+    targets: NDArray[Any]
+    weights: NDArray[Any] | None
+    with_columns: NDArray[Any]
+
+
 def scored(
-    model: TableClassifier, data: str | Path, weights: str | None = None, report: Report = lambda line: None
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
-    """Return scores, targets and weights of a file with a target column; rows without a target are left out."""
-    scores, targets, row_weights = [], [], []
+    model: TableClassifier,
+    data: str | Path,
+    weights: str | None = None,
+    report: Report = lambda line: None,
+    columns: Mapping[str, str] | None = None,
+    metric: Metric | None = None,
+) -> ScoredRows:
+    """Return scores, targets and weights of a file with a target column; rows without a target are left out.
+
+    With a metric that needs columns, they are found by the names given, or those that the model was trained with.
+    """
+    scores, targets, row_weights, known = [], [], [], []
     for frame in checked_chunks(model, data, report):
         for name, argument in ((model.target_.name, "target"), *([(weights, "weights")] if weights else [])):
             check_column(name, list(frame.columns), argument)
@@ -119,9 +139,13 @@ def scored(
             scores.append(model.decision_function(frame[there]))
             targets.append(found[there])
             row_weights += [numbers(frame[weights])[there]] if weights else []
+            if metric is not None and metric.columns:
+                known.append(model.metric_frame(metric, frame, np.flatnonzero(there), columns))
     if not scores:
         raise TableError(f"target: expected labels in {model.target_.name!r}, got none in {data}")
-    return np.concatenate(scores), np.concatenate(targets), np.concatenate(row_weights) if row_weights else None
+    labels = np.concatenate(targets)
+    judged = model.with_columns(metric, labels, pd.concat(known)) if known and metric else labels
+    return ScoredRows(np.concatenate(scores), labels, np.concatenate(row_weights) if row_weights else None, judged)
 
 
 def checked_chunks(model: TableClassifier, data: str | Path, report: Report) -> Iterator[pd.DataFrame]:

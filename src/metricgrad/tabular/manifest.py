@@ -9,7 +9,7 @@ import json
 import math
 import os
 import stat
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn
@@ -20,6 +20,7 @@ from metricgrad.tabular.schema import DROPPED, USED, Column, Schema, check_names
 from metricgrad.tabular.target import Target, same_label
 
 MAX_TEXT, MAX_WORD = 100_000, 1_000
+MAX_METRIC_COLUMNS = 100
 """Characters of a name, a label or a note; of a phase, a method or a metric."""
 MAX_BYTES, MAX_ITEMS = 32 << 20, 3_000_000
 """Bytes of a JSON file, and commas in it: each may become an object in memory."""
@@ -57,6 +58,12 @@ class Field:
         if not isinstance(self.value, dict):
             self.refuse("an object")
         return key in self.value
+
+    def names(self, most: int) -> list[str]:
+        """Return the names of the fields of an object."""
+        if not isinstance(self.value, dict) or len(self.value) > most:
+            self.refuse(f"an object of at most {most:,} fields")
+        return [Field(name, self.place).text(MAX_WORD) for name in self.value]
 
     def items(self, most: int = MAX_ITEMS) -> list[Field]:
         """Return the items of a list."""
@@ -163,10 +170,13 @@ def _file_kind(mode: int) -> str:
 # ---- the table -----------------------------------------------------------------------------------------------------
 
 
-def table_state(metric: str, target: Target, preparation: Preparation) -> dict[str, Any]:
-    """Return metric, target, columns and encoders as plain data."""
+def table_state(
+    metric: str, target: Target, preparation: Preparation, metric_columns: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Return metric, the columns it needs, target, columns and encoders as plain data."""
     return {
         "metric": metric,
+        **({"metric_columns": dict(metric_columns)} if metric_columns else {}),
         "target": asdict(target),
         "columns": [asdict(column) for column in preparation.schema_.columns],
         "preparation": preparation.state(),
@@ -194,6 +204,23 @@ def read_table_state(state: Field) -> tuple[str, Target, Preparation]:
     if not 0 < features <= MAX_FEATURES:
         raise ValueError(f"preparation: expected from 1 to {MAX_FEATURES:,} features, got {features:,}")
     return state["metric"].text(MAX_WORD), _target(state["target"]), preparation
+
+
+def read_metric_columns(state: Field) -> dict[str, str]:
+    """Return which column each name in the metric stands for; empty where it needs none."""
+    if "metric_columns" not in state:
+        return {}
+    entry = state["metric_columns"]
+    return {name: entry[name].text() for name in entry.names(MAX_METRIC_COLUMNS)}
+
+
+def read_column_codes(entry: Field) -> dict[str, list[str | float]]:
+    """Return the groups of every encoded column of the metric, in the order of their codes."""
+    found: dict[str, list[str | float]] = {}
+    for name in entry.names(MAX_METRIC_COLUMNS):
+        levels = entry[name].items(MAX_LEVELS)
+        found[name] = [each.text() if isinstance(each.value, str) else each.number() for each in levels]
+    return found
 
 
 def read_preparation(schema: Schema, state: Field) -> Preparation:

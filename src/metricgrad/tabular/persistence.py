@@ -153,7 +153,7 @@ def _model_state(model: TableClassifier, metric: Metric, made_by: Mapping[str, s
     looked_at = [done for done in inner.history_ if math.isfinite(done.validation)]
     state = {
         "format": FORMAT_VERSION,
-        **table_state(stored_name(model.metric), model.target_, model.pipeline_[0]),
+        **table_state(stored_name(model.metric), model.target_, model.pipeline_[0], model.metric_columns_),
         "data": model.data_,
         "model": {
             "method": inner.method,
@@ -165,6 +165,7 @@ def _model_state(model: TableClassifier, metric: Metric, made_by: Mapping[str, s
             "validation_loss": inner.validation_loss_,
             "interrupted": inner.interrupted_,
             "verdict": None if inner.verdict_ is None else asdict(inner.verdict_),
+            **({"column_codes": inner.column_codes_} if inner.column_codes_ else {}),
         },
         "history": [asdict(done) for done in _thinned(looked_at)],
         "notes": [note[:MAX_TEXT] for note in model.notes_],

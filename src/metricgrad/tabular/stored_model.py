@@ -20,9 +20,17 @@ from torch import Tensor
 
 from metricgrad.estimators.classifier import MetricClassifier
 from metricgrad.metrics.registry import Metric, get_metric
-from metricgrad.metrics.tasks import BINARY
+from metricgrad.metrics.tasks import BINARY, COLUMNS
 from metricgrad.tabular.encoding import MAX_SCALED
-from metricgrad.tabular.manifest import MAX_WORD, Field, parsed, read_file, read_table_state
+from metricgrad.tabular.manifest import (
+    MAX_WORD,
+    Field,
+    parsed,
+    read_column_codes,
+    read_file,
+    read_metric_columns,
+    read_table_state,
+)
 from metricgrad.tabular.table_classifier import TableClassifier
 from metricgrad.training.history import Round, Verdict
 from metricgrad.training.networks import MODELS, TREES, Average, Scorer, folded, named_body
@@ -80,7 +88,7 @@ def model_of(state: Field) -> tuple[TableClassifier, Scorer]:
     features = len(preparation.get_feature_names_out())
     inner.n_features_in_ = features
     model = TableClassifier(metric, inner.method, inner.model, inner.recipe)
-    model.target_ = target
+    model.target_, model.metric_columns_ = target, read_metric_columns(state)
     model.classes_ = np.array([target.negative, target.positive])
     model.data_ = {key: state["data"][key].count() for key in ("rows", "positives")}
     model.notes_ = [note.text() for note in state["notes"].items()]
@@ -114,6 +122,7 @@ def _classifier(state: Field, name: str) -> MetricClassifier:
     inner.interrupted_ = entry["interrupted"].flag()
     inner.verdict_ = None if entry["verdict"].value is None else _record(Verdict, entry["verdict"])
     inner.history_ = [_record(Round, done) for done in state["history"].items(MAX_ROUNDS)]
+    inner.column_codes_ = read_column_codes(entry["column_codes"]) if "column_codes" in entry else {}
     inner.task_, inner.classes_, inner.chosen_recipe_ = "binary", np.array([0.0, 1.0]), inner.effective_recipe
     return inner
 
@@ -124,7 +133,7 @@ def _metric(name: str) -> Metric | str:
         metric = get_metric(name)
     except ValueError:
         return name
-    return metric if metric.task == BINARY else name
+    return metric if metric.task in (BINARY, COLUMNS) else name
 
 
 def _recipe(entry: Field) -> Recipe:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ from metricgrad.estimators.classifier import MetricClassifier
 from metricgrad.estimators.competing import competes
 from metricgrad.estimators.metric_estimator import NestedRecipe, seed_of
 from metricgrad.metrics.registry import Metric, get_metric
-from metricgrad.tabular.cells import TableError, date_format, dates, numbers
+from metricgrad.tabular.cells import TableError, date_format, dates, listed, numbers
 from metricgrad.tabular.encoding import Preparation, typed
 from metricgrad.tabular.manifest import check_storable, table_state
 from metricgrad.tabular.schema import MIN_PARSED, check_names, infer_columns
@@ -59,7 +59,8 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
     Parameters
     ----------
     metric : str, Metric, torchmetrics object, scorer or function of scikit-learn
-        A name (`"f1"`), an expression over `tp fp fn tn`, `"sklearn.metrics.f1_score"`, or as for `MetricClassifier`.
+        A name (`"f1"`), an expression over `tp fp fn tn` and columns of the table, `"sklearn.metrics.f1_score"`, or as
+        for `MetricClassifier`.
     method : str
         `"sl-r"`, `"sl-s"`, `"sl-u"` or a baseline, as for `MetricClassifier`.
     model : {"auto", "readable", "linear", "additive", "tabm", "mlp", "small", "lightgbm"}, torch module or factory
@@ -81,6 +82,8 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
         Show a progress bar.
     folds : int, optional
         As for `MetricClassifier`; 1 if rows are split by time.
+    column_features : bool
+        Whether the columns that the metric needs, such as an amount, are features too.
 
     Attributes
     ----------
@@ -94,6 +97,8 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
         Numbers of `rows` and `positives`.
     notes_ : list of str
         What was inferred, and which columns were dropped and why.
+    metric_columns_ : dict of str to str
+        The column of the table that each name in the metric stands for; empty if values were given.
 
     Examples
     --------
@@ -122,6 +127,7 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
         random_state: Any = None,
         verbose: bool = False,
         folds: int | None = None,
+        column_features: bool = False,
     ) -> None:
         self.metric = metric
         self.method = method
@@ -134,10 +140,19 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
         self.random_state = random_state
         self.verbose = verbose
         self.folds = folds
+        self.column_features = column_features
 
     # ---- fitting ---------------------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, times: Any = None) -> TableClassifier:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        groups: Any = None,
+        times: Any = None,
+        columns: Mapping[str, Any] | None = None,
+    ) -> TableClassifier:
         """Train on a table.
 
         Parameters
@@ -152,11 +167,16 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
             The group of each row: a column, or values. No group is both trained on and held out.
         times : str or array-like, optional
             The time of each row: a column, or dates or numbers. The latest rows are then the validation rows.
+        columns : mapping of str to str or array-like, optional
+            What each name in the metric stands for: a column of `X`, by default that of its name, or values. Columns
+            of `X` that the metric needs are no features unless `column_features` is set.
 
         Returns
         -------
         self
         """
+        from metricgrad.tabular.metric_cells import metric_cells, metric_columns  # predicting needs none
+
         metric, frame = get_metric(self.metric), as_frame(X)
         if metric.task.name not in ("binary", "columns"):
             raise ValueError(
@@ -170,7 +190,11 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
             if isinstance(given, str):
                 check_column(given, list(frame.columns), argument)
         cells = {argument: _cells(given, frame, argument) for argument, given in arguments.items() if given is not None}
-        features = frame.drop(columns=[given for given in arguments.values() if isinstance(given, str)])
+        known = metric_columns(metric.columns, columns, frame)
+        labels = [given for given in arguments.values() if isinstance(given, str)]
+        own = [] if self.column_features else [each for each in known.values() if isinstance(each, str)]
+        features = frame.drop(columns=list(dict.fromkeys([*labels, *own])))
+        self.metric_columns_ = {name: each if isinstance(each, str) else "" for name, each in known.items()}
         name = y if isinstance(y, str) else str(getattr(y, "name", None) or "target")
         self.target_, line = infer_target(cells["target"], name, self.positive, features)
         targets = self.target_.classes(cells["target"])
@@ -183,16 +207,25 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
         kept = {argument: given.iloc[there] for argument, given in cells.items()}
         weights = _weights(kept["weights"]) if "weights" in kept else None
         held_out = self._held_out(kept.get("group"), kept.get("time"))
+        if own:
+            self._note(f"of the metric, not features: {listed(own)}")
+        known_cells = metric_cells(known, metric.groups, frame, there) or None
         given = [features]
         del X, frame, features, cells, kept  # where nobody else holds the table, it is freed as it is encoded
-        self._train(metric, given, targets, weights, held_out)
+        self._train(metric, given, targets, weights, held_out, known_cells)
         self.classes_ = np.array([self.target_.negative, self.target_.positive])
         self.feature_names_in_ = np.array(self.pipeline_[0].schema_.names, dtype=object)
         self.n_features_in_ = len(self.feature_names_in_)
         return self
 
     def _train(
-        self, metric: Metric, given: list[pd.DataFrame], targets: Array, weights: Array | None, held_out: _HeldOut
+        self,
+        metric: Metric,
+        given: list[pd.DataFrame],
+        targets: Array,
+        weights: Array | None,
+        held_out: _HeldOut,
+        columns: Mapping[str, Any] | None,
     ) -> None:
         """Infer, encode and fit; the table is taken out of the list, so that its memory can be freed on the way."""
         features = given.pop()
@@ -212,7 +245,7 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
         # Fill values and scales are learned from the rows that are trained on.
         trained_on = None if validation is None else np.setdiff1d(np.arange(len(features)), validation)
         preparation = Preparation(schema).fit(features, rows=trained_on)
-        check_storable(table_state(stored_name(self.metric), self.target_, preparation))
+        check_storable(table_state(stored_name(self.metric), self.target_, preparation, self.metric_columns_))
         model = MetricClassifier(
             metric,
             self.method,
@@ -225,7 +258,7 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
             folds=count,
         )
         prepared = preparation.transform(features, consume=True)
-        model.fit(prepared, targets, sample_weight=weights, validation=validation, groups=groups)
+        model.fit(prepared, targets, sample_weight=weights, validation=validation, groups=groups, columns=columns)
         self.pipeline_ = Pipeline([("preparation", preparation), ("model", model)])
         if competes(self.model):
             from metricgrad.estimators.competition import ranked
@@ -325,7 +358,9 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
         """
         return np.asarray(self.classes_[(self.decision_function(X) >= 0).astype(int)])
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(
+        self, X: Any, y: Any = None, sample_weight: Any = None, columns: Mapping[str, Any] | None = None
+    ) -> float:
         """Return the metric in its usual form, negated if lower is better.
 
         Parameters
@@ -336,15 +371,41 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
             Labels; by default the target column of `X`. Rows without one are left out.
         sample_weight : str or array-like, optional
             Row weights: a column, or numbers.
+        columns : mapping of str to str or array-like, optional
+            As for `fit`; by default the columns that it was fitted with.
 
         Returns
         -------
         float
         """
-        frame, targets, weights = self._labelled(as_frame(X), y, sample_weight)
+        whole = as_frame(X)
+        frame, targets, weights = self._labelled(whole, y, sample_weight)
         metric = get_metric(self.metric)
+        if metric.columns:
+            there = np.flatnonzero(np.isfinite(self._targets(whole, y)))
+            targets = self.with_columns(metric, targets, self.metric_frame(metric, whole, there, columns))
         value = float(metric.value(metric(self.decision_function(frame), targets, weights)))
         return value if metric.higher_is_better else -value
+
+    def metric_frame(
+        self, metric: Metric, frame: pd.DataFrame, rows: Any, columns: Mapping[str, Any] | None = None
+    ) -> pd.DataFrame:
+        """Return the cells that a metric needs of some rows, by their numbers: as named, or else as in training."""
+        from metricgrad.tabular.metric_cells import metric_cells, metric_columns  # predicting needs none
+
+        trained = {name: each for name, each in self.metric_columns_.items() if each and name in metric.columns}
+        known = metric_columns(metric.columns, trained | dict(columns or {}), frame)
+        cells: pd.DataFrame = pd.DataFrame(metric_cells(known, metric.groups, frame, rows))
+        return cells
+
+    def with_columns(self, metric: Metric, targets: Array, cells: pd.DataFrame) -> Array:
+        """Return targets as a metric with columns takes them, `(rows, 1 + columns)`."""
+        from metricgrad.estimators.metric_columns import checked_columns
+
+        known = checked_columns(
+            {name: cells[name] for name in metric.columns}, metric, len(targets), self.model_.column_codes_
+        )
+        return targets if known is None else np.column_stack((targets, known))
 
     # ---- readable models -------------------------------------------------------------------------------------------
 
@@ -400,13 +461,17 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
         if X is None:
             return None, None, None
         frame = as_frame(X)
-        name = self.target_.name if y is None else y
-        if isinstance(name, str):
-            check_column(name, list(frame.columns), "target")
-        targets = self.target_.classes(_cells(name, frame, "target"))
+        targets = self._targets(frame, y)
         there = np.flatnonzero(np.isfinite(targets))
         weights = None if sample_weight is None else _weights(_cells(sample_weight, frame, "weights").iloc[there])
         return frame.iloc[there], targets[there], weights
+
+    def _targets(self, frame: pd.DataFrame, y: Any) -> Array:
+        """Return targets 0 or 1 of all rows, NaN where there is none."""
+        name = self.target_.name if y is None else y
+        if isinstance(name, str):
+            check_column(name, list(frame.columns), "target")
+        return self.target_.classes(_cells(name, frame, "target"))
 
     def _terms(self, frame: pd.DataFrame | None, targets: Any, weights: Any, band: bool = True) -> Terms:
         from metricgrad.tabular.readable import column_terms

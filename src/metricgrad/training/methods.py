@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import nn
 
 from metricgrad.losses.binary import BASELINES
-from metricgrad.losses.default import proxy_for
+from metricgrad.losses.default import of_labels, proxy_for
 from metricgrad.losses.ranking import QUERY_LOSSES
 from metricgrad.metrics.registry import Metric
 from metricgrad.surrogate.loss import SurrogateLoss
@@ -29,7 +29,7 @@ def make_loss(method: str, metric: Metric, recipe: Recipe, progress: Progress | 
     if method == "cross-entropy":
         return proxy_for(metric.task)
     if method in by_hand:
-        return by_hand[method]()
+        return of_labels(by_hand[method](), metric.task)
     return SurrogateLoss(
         metric,
         "scratch" if method == "sl-s" else "universal",

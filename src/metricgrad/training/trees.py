@@ -129,7 +129,7 @@ def grow_trees(rows: Rows, validation: Rows, seed: int) -> Trees:
 
 
 def _labels(rows: Rows) -> Any:
-    return (rows.y if rows.y.ndim == 1 else rows.y[:, 0]).numpy()
+    return (rows.y if rows.y.ndim == 1 else rows.y[:, 0].contiguous()).numpy()
 
 
 def _weights(rows: Rows) -> Any:
