@@ -10,9 +10,11 @@ import pytest
 import sklearn.metrics as sk
 import torch
 import torchmetrics.classification as tm
+from hypothesis import given
+from hypothesis import strategies as st
 
 from metricgrad import MetricClassifier, SurrogateLoss
-from metricgrad.metrics.callable import MAX_CALLS, black_box, with_max_calls
+from metricgrad.metrics.callable import MAX_CALLS, black_box, proportional_repeats, with_max_calls
 from metricgrad.metrics.metric import Budget
 from metricgrad.metrics.registry import SKLEARN_NAMES, auc, f1, get_metric
 
@@ -116,6 +118,27 @@ def test_unequal_weights_need_a_callable_that_takes_them() -> None:
     assert not metric.takes_weights
     with pytest.raises(ValueError, match=r"expected equal weights, because metric 'mean_score' has no argument "):
         metric(SCORES, TARGETS, WEIGHTS)
+
+
+@given(st.integers(1, 30), st.integers(1, 30), st.integers(1, 9), st.integers(1, 9))
+def test_rows_of_two_weights_are_repeated_in_proportion(few: int, many: int, light: int, heavy: int) -> None:
+    weights = np.repeat([light, heavy], [few, many]) / 7
+    repeats = proportional_repeats(weights)
+    if light == heavy:
+        assert repeats is None
+    else:
+        assert repeats is not None
+        assert repeats[-1] / repeats[0] == pytest.approx(heavy / light, abs=0.5 * max(heavy / light, 1) / 4)
+
+
+def test_a_callable_without_weights_judges_stratified_sets_as_natural_ones() -> None:
+    rng = np.random.default_rng(0)
+    s, y, w = rng.normal(size=50), rng.integers(0, 2, 50), np.where(np.arange(50) < 20, 1.0, 3.0)
+    plain = black_box(mean_score, higher_is_better=False)
+    assert plain.repeats_rows
+    repeated = np.repeat(np.arange(50), w.astype(int))
+    assert float(plain(s, y, w)) == pytest.approx(float(plain(s[repeated], y[repeated])))
+    assert len(np.repeat(w, proportional_repeats(np.where(w > 1, 1e6, 1.0)))) <= 50_000
 
 
 # ---- what goes wrong ------------------------------------------------------------------------------------------------

@@ -438,11 +438,42 @@ def test_a_metric_that_takes_no_weights_learns_from_natural_sets() -> None:
     assert math.isfinite(loss.refine(scores, targets))
     assert math.isfinite(loss.refine(scores, targets, weights))
     assert calls == [60] * 16
-    weights[0, 0] = 2
+    weights[0, :2] = torch.tensor([2.0, 3.0])
     with pytest.raises(
         ValueError, match="weights: expected equal weights, because metric 'misses' has no argument sample"
     ):
         loss.refine(scores, targets, weights)
+
+
+def saturated(loss: SurrogateLoss) -> None:
+    """Shift the output of a surrogate to where its sigmoid is flat."""
+    with torch.no_grad():
+        loss.surrogate.last.bias.add_(40)
+
+
+def test_a_saturated_surrogate_is_rescaled_and_then_made_linear() -> None:
+    loss, sets = SurrogateLoss("auc"), digits(8, 100, seed=0)
+    assert loss.refine(*sets) < 0.05
+    assert loss.revived == 0
+    saturated(loss)
+    with pytest.warns(UserWarning, match=r"the surrogate of AUC was saturated, 0\.\d+ from the metric .* rescaled"):
+        assert loss.refine(*sets) > 0.4
+    assert loss.refine(*sets) < 0.1
+    assert loss.surrogate.config.link == "sigmoid"
+    saturated(loss)
+    with pytest.warns(UserWarning, match="its output function is a line from now on"):
+        loss.refine(*sets)
+    assert loss.refine(*sets) < 0.1
+    assert (loss.revived, loss.surrogate.config.link) == (2, "linear")
+    other = SurrogateLoss("auc")
+    other.load_state_dict(loss.state_dict())
+    assert other(sets[0].requires_grad_(), *sets[1:]) == loss(sets[0], *sets[1:])
+
+
+def test_a_dead_surrogate_is_not_trusted() -> None:
+    loss, sets = SurrogateLoss("auc"), digits(8, 100, seed=0)
+    saturated(loss)
+    assert loss.fidelity(*sets)["spearman"] == 0
 
 
 @pytest.mark.parametrize(

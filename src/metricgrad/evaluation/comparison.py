@@ -32,7 +32,7 @@ from metricgrad.tabular.schema import Schema, infer_columns
 from metricgrad.tabular.table_classifier import as_frame
 from metricgrad.tabular.target import check_column, infer_target, leaking_columns
 from metricgrad.training.data import Parts
-from metricgrad.training.loader import SetLoader
+from metricgrad.training.loader import SetLoader, may_weigh
 from metricgrad.training.methods import METHODS, make_loss
 from metricgrad.training.networks import TREES, kind_of
 from metricgrad.training.recipe import Recipe, recipe_for
@@ -213,7 +213,8 @@ def _fidelity_pairs(one: TrainedMethod, parts: Parts, recipe: Recipe, seed: int)
     loss, model = one.loss, one.model
     if model is None or not isinstance(loss, SurrogateLoss):
         return None
-    sets = SetLoader(parts.validation, recipe, seed, one.metric.takes_weights, one.metric.task)
+    weighted = may_weigh([one.metric], parts.validation, recipe)
+    sets = SetLoader(parts.validation, recipe, seed, weighted, one.metric.task)
     scores, y, w = sets.scored(lambda x: exact_scores(model, x).float(), FIDELITY_SETS, recipe.noise, "trust")
     w = torch.ones_like(scores) if w is None else w
     return torch.stack((loss.true(scores, y, w), loss.surrogate(scores, y, w))).double().numpy()

@@ -31,6 +31,8 @@ Passed = Literal["scores", "probabilities", "labels"]
 """What a callable is passed for each row."""
 MAX_CALLS = 4_000
 """Calls of a user's function that a run may take unless it is told otherwise."""
+MAX_REPEATED_ROWS, MAX_REPEATS_OF_LIGHT = 50_000, 5
+"""Rows of a set whose rows are repeated in proportion to their weights, and repetitions of the lighter ones."""
 MIN_CALLS = 100
 """Fewer would not even do for looking at validation rows."""
 
@@ -58,7 +60,7 @@ def black_box(
     fn : callable
         `(y_true, y_score) -> float`, in the order of scikit-learn: two numpy arrays `(n,)`, the first of 0 and 1. If
         it has an argument `sample_weight`, rows may weigh differently; if not, rows of weight zero are left out and
-        the others have to weigh the same.
+        the others have to weigh the same; rows of two weights, as in stratified sets, are repeated in proportion.
     higher_is_better : bool
         Whether a high value is good, as for a profit, or bad, as for a cost. It has no default: a model trained the
         wrong way round looks as if it had learned nothing.
@@ -293,8 +295,12 @@ class BlackBox:
         s, t = scores.detach().cpu().double().numpy(), targets.detach().cpu().double().numpy()
         w = None if weights is None else weights.detach().cpu().double().numpy()
         for index in np.ndindex(s.shape[: -self.task.axes]):
-            present = slice(None) if w is None else w[index] > 0
+            present: Any = slice(None) if w is None else np.flatnonzero(w[index] > 0)
             row_weights = None if w is None else w[index][present]
+            if row_weights is not None and not self.takes_weights and self.task in (BINARY, COLUMNS):
+                repeats = proportional_repeats(row_weights)
+                if repeats is not None:
+                    present, row_weights = np.repeat(present, repeats), None
             rows = CalledSet(index, s[index][present], *self._as_passed(t[index][present], row_weights))
             if row_weights is not None:
                 self._check_weights(rows, row_weights)
@@ -355,6 +361,26 @@ class BlackBox:
             low, high = sorted(self.known_as)
             raise ValueError(f"metric {self.name!r}: expected a value from {low:g} to {high:g}, got {value} on {rows}")
         return min(max(loss, 0.0), 1.0) if self.bounded else loss
+
+
+def proportional_repeats(weights: Array) -> Array | None:
+    """Return how often to repeat rows of two weights so that they count in proportion; None of one weight, or more.
+
+    >>> proportional_repeats(np.array([0.5, 2.0, 2.0, 0.5])).tolist()
+    [1, 4, 4, 1]
+    """
+    if not weights.size or np.ptp(weights) <= 1e-9 * weights.max():
+        return None
+    light = weights <= weights.min() * (1 + 1e-6)
+    if np.ptp(weights[~light]) > 1e-6 * weights.max():
+        return None
+    ratio, few, many = float(weights.max() / weights.min()), int(light.sum()), int((~light).sum())
+    pairs = [(n, round(n * ratio)) for n in range(1, MAX_REPEATS_OF_LIGHT + 1)]
+    pairs = [pair for pair in pairs if pair[0] * few + pair[1] * many <= MAX_REPEATED_ROWS]
+    once, often = min(pairs, key=lambda pair: abs(pair[1] / pair[0] - ratio), default=(1, 1))
+    if not pairs:  # as near to the ratio as so many rows allow
+        often = max((MAX_REPEATED_ROWS - few) // many, 1)
+    return np.where(light, once, often)
 
 
 def _attempt(evaluate: Callable[[CalledSet], Values], rows: CalledSet) -> Outcome:

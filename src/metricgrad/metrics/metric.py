@@ -143,6 +143,11 @@ class Metric:
         return self.budget.calls if self.budget else 0
 
     @property
+    def repeats_rows(self) -> bool:
+        """Whether rows of two weights are repeated in proportion, because the user's function takes no weights."""
+        return self.costly and not self.takes_weights and self.task.name in ("binary", "columns")
+
+    @property
     def decides(self) -> bool:
         """Whether a threshold, or offsets, belong to it: it depends on them, or is reached at one threshold."""
         return self.thresholded or self.decision is not None

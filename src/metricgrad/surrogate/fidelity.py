@@ -31,15 +31,18 @@ MIN_RELATIVE_SPREAD = 0.003
 def measure_fidelity(surrogate: Surrogate, metric: Metric, sets: tuple[Tensor, Tensor, Tensor]) -> dict[str, float]:
     """Return mean gap, Spearman correlation (NaN where all sets have one loss) and the spread of the true losses.
 
+    A surrogate that gives all sets one loss while their true losses differ does not correlate: 0.
+
     Where many sets have exactly the same loss, no surrogate without ties correlates fully: `ceiling` is the highest
     possible Spearman correlation.
     """
     parts = zip(*(column.split(256) for column in sets), strict=True)  # thousands of sets at once would fill memory
     true, smooth = metric(*sets).cpu().numpy(), torch.cat([surrogate(*part) for part in parts]).cpu().numpy()
-    constant = len(true) < 2 or not (np.ptp(true) and np.ptp(smooth))
+    constant, dead = len(true) < 2 or not np.ptp(true), len(smooth) > 1 and not np.ptp(smooth)
+    spearman = math.nan if constant else 0.0 if dead else float(spearmanr(true, smooth).statistic)
     return {
         "gap": float(np.abs(true - smooth).mean()) if len(true) else math.nan,
-        "spearman": math.nan if constant else float(spearmanr(true, smooth).statistic),
+        "spearman": spearman,
         "spread": float(true.std()) if len(true) else math.nan,
         "ceiling": math.nan if constant else float(rankdata(true).std() / np.arange(len(true)).std()),
     }

@@ -7,6 +7,8 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
+from dataclasses import replace
+from functools import partial
 from operator import getitem
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +42,8 @@ SETS_TO_CORRECT = 8
 """Sets of a model that an emulator is fitted to at a time."""
 REPLAYED, REFININGS = 4, 100
 """Of a black box that is called: steps over sets of earlier calls for every refining, and the least number of these."""
+DEAD_GAP = 0.05
+"""Gap, as a share of the range of losses, from which on a saturated surrogate is rescaled."""
 MIN_COMPARED, MIN_CORRELATION = 24, 0.4
 """Sets of a model from which on an emulator is given up, if it correlates less than this with the metric there."""
 
@@ -101,6 +105,8 @@ class SurrogateLoss(nn.Module):
         Running mean of `|true - surrogate|` over refined sets; NaN before the first.
     skipped : int
         Sets left out of refining because a model cannot learn from them, such as those of one class.
+    revived : int
+        How often a saturated surrogate had to be rescaled.
 
     Examples
     --------
@@ -162,7 +168,7 @@ class SurrogateLoss(nn.Module):
         self.surrogate.eval().requires_grad_(False)
         self.frozen, self.clip, self.relational = frozen, clip, relational
         self.sync, self.gather = sync, gather
-        self.skipped = 0
+        self.skipped = self.revived = 0
         self.register_buffer("running_gap", torch.tensor(float("nan")))
         self.learning_rate = learning_rate
         self._optimizer: Adam | None = None
@@ -420,6 +426,7 @@ class SurrogateLoss(nn.Module):
             self._stretch(true)
             gaps = self._learn(sets, true, steps)
         whole = float(torch.cat(gaps).mean())
+        self._revive(partial(self.surrogate.pool, *sets), true, whole)
         for gap in [whole] if judged is None else [float(gap.mean()) for gap in gaps]:
             self._count_gap(gap)
         return whole
@@ -443,7 +450,9 @@ class SurrogateLoss(nn.Module):
             heavy = None if weights is None else weights.reshape(shape)
             true = self.true(scores.detach().reshape(shape), targets.reshape(shape), heavy, checked=True)
             self._stretch(true)
-            gap = float(np.concatenate(self._learn_small(self._features(sets), true, steps)).mean())
+            features = self._features(sets)
+            gap = float(np.concatenate(self._learn_small(features, true, steps)).mean())
+            self._revive(partial(torch.from_numpy, features), true, gap)
         self._count_gap(gap)
         return gap
 
@@ -484,7 +493,8 @@ class SurrogateLoss(nn.Module):
         some = min(len(scores), SETS_TO_CORRECT, int(min(self.calls_left, SETS_TO_CORRECT)))
         if self._truth is None or not some or not self._is_due(PAUSE_OF_EMULATORS):
             return
-        present = weights[:some] if self._truth.takes_weights else (weights[:some] > 0).to(weights)
+        weighs = self._truth.takes_weights or self._truth.repeats_rows
+        present = weights[:some] if weighs else (weights[:some] > 0).to(weights)
         sets = scores[:some].double(), targets[:some], present
         true = self._truth(*sets)
         self._compared.append(torch.stack((self.metric(*sets), true)))
@@ -538,6 +548,29 @@ class SurrogateLoss(nn.Module):
         judged = self.surrogate.judge(pooled)
         if len(true) > 1 and float((judged - true).abs().mean()) > 2 * float((true - true.mean()).abs().mean()):
             self.surrogate.calibrate(pooled, true)
+
+    @torch.no_grad()
+    def _revive(self, pool: Callable[[], Tensor], true: Tensor, gap: float) -> None:
+        """Rescale a surrogate whose output is saturated far from the metric, where it would learn no more.
+
+        If that happens again, its output function becomes a line, which cannot saturate.
+        """
+        if not gap > DEAD_GAP * float(self.surrogate.high - self.surrogate.low) or len(true) < 2:
+            return
+        pooled = pool()
+        if not self.surrogate.is_saturated(pooled):
+            return
+        self.revived += 1
+        if self.revived > 1:
+            self.surrogate.make_linear(pooled, true)
+        else:
+            self.surrogate.calibrate(pooled, true)
+        self._optimizer = None  # its moments belong to the old output
+        what = "its output function is a line from now on" if self.revived > 1 else "its output was rescaled"
+        warnings.warn(
+            f"refine: the surrogate of {self.metric.label} was saturated, {gap:.2f} from the metric on average; {what}",
+            stacklevel=4,
+        )
 
     def _replay(self, steps: int) -> None:
         """Step Adam over sets of earlier calls: a call of a black box is worth more than one step."""
@@ -635,7 +668,8 @@ class SurrogateLoss(nn.Module):
     def get_extra_state(self) -> dict[str, Any]:
         """Return the state of the optimiser and of calls of a black box, so that a state dict resumes exactly."""
         state = None if self._optimizer is None else self._optimizer.state_dict()
-        found = {"optimizer": state, "skipped": self.skipped}
+        found = {"optimizer": state, "skipped": self.skipped, "revived": self.revived}
+        found["link"] = self.surrogate.config.link
         return found if self.judge.budget is None else {**found, "black_box": self._black_box_state()}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
@@ -644,7 +678,8 @@ class SurrogateLoss(nn.Module):
         if self.optimizer and state["optimizer"]:
             # A copy: Adam changes in place what it would share with the loss the state came from.
             self.optimizer.load_state_dict(deepcopy(state["optimizer"]))
-        self.skipped = state["skipped"]
+        self.skipped, self.revived = state["skipped"], state.get("revived", 0)
+        self.surrogate.config = replace(self.surrogate.config, link=state.get("link", self.surrogate.config.link))
         if self.judge.budget is not None and "black_box" in state:
             self._load_black_box(deepcopy(state["black_box"]))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -27,6 +27,8 @@ GRID_ROWS = 1000
 """Sets of more rows are put on a grid before they are compared with the thresholds of a fixed g."""
 GRID_REACH, GRID_STEP = 9.0, 0.03
 """Half the width of the grid, in compressed scores, and the distance of its points: 0.6 widths of the steepest step."""
+SATURATED = 0.02
+"""Mean slope of a sigmoid below which it is saturated; at most it is 0.25."""
 Progress = Callable[[str, int, int], None]
 """Called as `progress(what, done, total)` while something takes long."""
 ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "gelu": nn.GELU}
@@ -216,6 +218,20 @@ class Surrogate(nn.Module):
         slope = slope.clamp(least_slope, 20)
         self.last.weight.mul_(slope)
         self.last.bias.mul_(slope).add_(wanted.mean() - slope * raw.mean())
+
+    @torch.no_grad()
+    def is_saturated(self, pooled: Tensor) -> bool:
+        """Whether the output function is so flat on pooled sets that h learns nothing from them."""
+        if self.config.link != "sigmoid":
+            return False
+        share = self.raw(pooled).sigmoid()
+        return float((share * (1 - share)).mean()) < SATURATED
+
+    @torch.no_grad()
+    def make_linear(self, pooled: Tensor, true: Tensor) -> None:
+        """Replace the output function by a line, at the level of true losses."""
+        self.config = replace(self.config, link="linear")
+        self.calibrate(pooled, true)
 
     def linked(self, raw: Tensor) -> Tensor:
         """Apply the output function to the scalar output of h."""

@@ -10,13 +10,32 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from metricgrad.metrics.metric import Metric
 from metricgrad.metrics.tasks import BINARY, Task
 from metricgrad.surrogate.fidelity import spread_of
 from metricgrad.training.data import Rows
 from metricgrad.training.recipe import Recipe
 
+MIN_RARER_ROWS_PER_SET = 20
+"""Rows of the rarer class in a natural set below which sets are stratified even for a callable without weights."""
 TRUST_SETS = 32
 """Fresh sets on which a surrogate is compared with its metric."""
+
+
+def may_weigh(metrics: Sequence[Metric], rows: Rows, recipe: Recipe) -> bool:
+    """Whether sets may be stratified, and weighted to the natural prevalence, for all of some metrics.
+
+    For a callable that takes no weights rows are repeated instead, which costs time: only where a class is so rare that
+    natural sets would hardly hold it.
+    """
+    if all(metric.takes_weights for metric in metrics):
+        return True
+    if not all(metric.takes_weights or metric.repeats_rows for metric in metrics):
+        return False
+    if rows.w is not None and float(rows.w.max()) > float(rows.w.min()):
+        return False
+    share = float(metrics[0].task.label(rows.y).float().mean())
+    return min(share, 1 - share) * recipe.set_size < MIN_RARER_ROWS_PER_SET
 
 
 class SetLoader:

@@ -24,7 +24,7 @@ from metricgrad.training.data import Rows
 from metricgrad.training.direct import MAX_SEARCHED, REPORTS, DirectSearch, search
 from metricgrad.training.ensemble import Ensemble, ModuleEnsemble, members_of, present_scores, scores_in_both_modes
 from metricgrad.training.history import Round
-from metricgrad.training.loader import SetLoader, random_state, set_random_state
+from metricgrad.training.loader import SetLoader, may_weigh, random_state, set_random_state
 from metricgrad.training.optimizers import Factory, OwnOptimizer
 from metricgrad.training.recipe import Recipe
 from metricgrad.training.selection import Best, Selection, scores_of
@@ -138,7 +138,7 @@ class TrainingRun:
             raise ValueError(f"model: expected a module with parameters to train, got {got}")
         self.model, self.recipe, self.selections, self.factory = model, recipe, selections, optimizer
         judges = [m for m in (getattr(loss, "metric", None), *(s.metric for s in selections)) if isinstance(m, Metric)]
-        task, weighted = judges[0].task if judges else BINARY, all(judge.takes_weights for judge in judges)
+        task, weighted = judges[0].task if judges else BINARY, may_weigh(judges, rows, recipe)
         form = linear_form(model) if recipe.start == "solved" and rows.members is None else None
         self.problem = Problem(form, rows, task, weighted, seed, like) if form else None
         if device is not None and not self.problem:
