@@ -12,7 +12,14 @@ from torch import Tensor
 
 from metricgrad.metrics.callable import black_box
 from metricgrad.metrics.registry import Metric, auc
-from metricgrad.surrogate.fidelity import PROBE_WIDTH, gradient_cosine, smoothed_gradients, trust_on
+from metricgrad.surrogate.fidelity import (
+    PROBE_WIDTH,
+    cosine_on,
+    directional_cosine,
+    gradient_cosine,
+    smoothed_gradients,
+    trust_on,
+)
 from metricgrad.surrogate.loss import SurrogateLoss
 
 
@@ -104,3 +111,32 @@ def test_sets_whose_losses_hardly_differ_beside_the_range_of_the_surrogate_have_
         assert math.isnan(trust_on(loss, scores, targets, None))
     monkeypatch.setattr("metricgrad.surrogate.fidelity.MIN_RELATIVE_SPREAD", loss.fidelity(scores, targets)["spread"])
     assert math.isfinite(trust_on(loss, scores, targets, None))
+
+
+def test_few_calls_tell_the_gradient_of_the_metric_from_others() -> None:
+    scores, y = sets(8)
+    generator, weights = torch.Generator().manual_seed(2), torch.ones_like(scores)
+    along = directional_cosine(loss_like(smooth_auc), scores, y, weights, generator=generator)
+    against = directional_cosine(loss_like(lambda s, t: -smooth_auc(s, t)), scores, y, weights, generator=generator)
+    across = directional_cosine(loss_like(lambda s, t: s.mean(-1)), scores, y, weights, generator=generator)
+    assert along == pytest.approx(0.95, abs=0.15)
+    assert against == pytest.approx(-0.95, abs=0.15)
+    assert across == pytest.approx(0, abs=0.15)
+    flat = Metric("flat", lambda scores, targets, weights: scores[..., 0] * 0, "flat")
+    assert math.isnan(directional_cosine(loss_like(smooth_auc, flat), scores, y, weights, generator=generator))
+
+
+def test_the_cosine_of_a_black_box_is_probed_within_a_share_of_its_calls() -> None:
+    def shifted(y_true, y_score):  # depends on the order of rows, so that no emulator fits
+        return float((y_true[1:] * (y_score[:-1] > y_score[1:])).mean())
+
+    metric = black_box(shifted, higher_is_better=True, value_range=(0, 1), max_calls=1_000)
+    loss = SurrogateLoss(metric, "scratch")
+    scores, y = (each.float() for each in sets(8))
+    first = cosine_on(loss, scores, y, None)
+    assert -1 <= first <= 1
+    assert 0 < loss.probing_calls == loss.calls <= 48
+    for _ in range(20):
+        last = cosine_on(loss, scores, y, None)
+    assert loss.calls == loss.probing_calls <= 100
+    assert cosine_on(loss, scores, y, None) == last == loss.known_cosine

@@ -509,6 +509,20 @@ def test_a_metric_that_takes_no_weights_gets_sets_as_they_come() -> None:
     assert bool((loss.refined[0]["rest"][0] == 1).all())
 
 
+def test_where_a_class_is_rare_a_metric_that_takes_no_weights_gets_stratified_sets() -> None:
+    shares = []
+
+    def hits(y_true: Any, y_score: Any) -> float:
+        shares.append(float(y_true.mean()))
+        return float(y_true[y_score >= 0].mean()) if (y_score >= 0).any() else 0.0
+
+    rare = Rows(TRAINING.x, (torch.arange(300) < 6).float())
+    loss = Recorder(black_box(hits, higher_is_better=True, value_range=(0, 1)))
+    trained(loss, QUICK, rare)
+    assert set(loss.refined[0]["targets"].sum(-1).tolist()) == {12.0}
+    assert shares == pytest.approx([0.02] * len(shares), abs=0.001)  # by repeating rows
+
+
 # ---- reproducibility -----------------------------------------------------------------------------------------------
 
 

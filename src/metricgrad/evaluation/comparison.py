@@ -213,7 +213,7 @@ def _fidelity_pairs(one: TrainedMethod, parts: Parts, recipe: Recipe, seed: int)
     loss, model = one.loss, one.model
     if model is None or not isinstance(loss, SurrogateLoss):
         return None
-    weighted = may_weigh([one.metric], parts.validation, recipe)
+    weighted = may_weigh([one.metric], parts.validation)
     sets = SetLoader(parts.validation, recipe, seed, weighted, one.metric.task)
     scores, y, w = sets.scored(lambda x: exact_scores(model, x).float(), FIDELITY_SETS, recipe.noise, "trust")
     w = torch.ones_like(scores) if w is None else w

@@ -23,6 +23,10 @@ PROBE_PAIRS = 64
 """Probes, each in both directions."""
 PROBED_SETS = 4
 """Of the sets given, those on which the gradient of the metric is probed."""
+COSTLY_PAIRS, MIN_COSTLY_PAIRS = 12, 6
+"""Probes of a black box for one look, each in both directions."""
+PROBING_SHARE, PROBING_LOOKS = 0.1, 3
+"""Share of the calls of a run that may be probes, and looks that the rest has to last for at each."""
 MIN_RELATIVE_SPREAD = 0.003
 """Sets whose true losses spread less than this share of their range have no order to get right."""
 
@@ -145,10 +149,77 @@ def trust_on(loss: SurrogateLoss, scores: Tensor, targets: Tensor, weights: Tens
 
 
 def cosine_on(loss: SurrogateLoss, scores: Tensor, targets: Tensor, weights: Tensor | None) -> float:
-    """Return the cosine between both gradients on the first of some sets; NaN if calling the metric is costly."""
-    if loss.metric.costly:
-        return math.nan
+    """Return the cosine between both gradients on the first of some sets; of a black box by few calls.
+
+    Where these have run out it is the last one known, NaN if there is none.
+    """
     weights = torch.ones_like(loss.metric.task.rows(scores)) if weights is None else weights
+    if loss.metric.costly:
+        return _affordable_cosine(loss, scores, targets, weights)
     probed = len(scores) if loss.metric.task == RANKING else PROBED_SETS  # a query has few rows
     some = [rows[:probed] for rows in (scores, targets, weights)]
     return gradient_cosine(loss, *some, generator=torch.Generator().manual_seed(0))
+
+
+def _affordable_cosine(loss: SurrogateLoss, scores: Tensor, targets: Tensor, weights: Tensor) -> float:
+    """Probe one set of a black box with a part of the calls that are left for it, so that later looks have some too."""
+    if loss.metric.budget is None or loss.metric.task.outputs:
+        return loss.known_cosine
+    left = min(PROBING_SHARE * loss.metric.budget.max_calls - loss.probing_calls, loss.calls_left)
+    pairs = min(int(left / PROBING_LOOKS / (4 * loss.calls_per_set)), COSTLY_PAIRS)
+    informative = loss.metric.task.informative(targets, weights)
+    if pairs < MIN_COSTLY_PAIRS or not bool(informative.any()):
+        return loss.known_cosine
+    first, before = int(informative.int().argmax()), loss.calls
+    one = [rows[first : first + 1] for rows in (scores, targets, weights)]
+    generator = torch.Generator().manual_seed(loss.probing_calls)
+    found = directional_cosine(loss, *one, pairs=pairs, generator=generator)
+    loss.probing_calls += loss.calls - before
+    loss.known_cosine = loss.known_cosine if math.isnan(found) else found
+    return loss.known_cosine
+
+
+def directional_cosine(
+    loss: SurrogateLoss,
+    scores: Tensor,
+    targets: Tensor,
+    weights: Tensor,
+    *,
+    pairs: int = COSTLY_PAIRS,
+    width: float = PROBE_WIDTH,
+    generator: torch.Generator | None = None,
+) -> float:
+    """Return the cosine between both gradients from few calls: the slope along one, over the length of the other.
+
+    The slope of the metric is probed along the gradient of its surrogate; the length of its own gradient follows from
+    its slopes in random directions, without knowing that gradient. With 12 pairs the standard deviation is about 0.1.
+
+    Parameters
+    ----------
+    loss : SurrogateLoss
+        The surrogate and its metric.
+    scores, targets, weights : tensor of shape (sets, n)
+        Sets kept out of refining.
+    pairs : int
+        Probes of each kind; `4 * pairs` calls for every set.
+    width : float
+        Noise in units of the spread of each set.
+    generator : torch.Generator, optional
+        Of the noise.
+    """
+    leaf, scores = scores.detach().clone().requires_grad_(), scores.detach()
+    with torch.enable_grad():
+        (gradient,) = torch.autograd.grad(loss.surrogate(leaf, targets, weights).sum(), leaf)
+    sigma = width * spread_of(scores, loss.metric.task, weights)
+    squares, tiny = gradient.square(), torch.finfo(gradient.dtype).tiny
+    # A step of the size of the noise on as many rows as the gradient is spread over.
+    rows = squares.sum(-1, keepdim=True).square() / squares.square().sum(-1, keepdim=True).clamp(min=tiny)
+    step = sigma * rows.sqrt() * gradient / gradient.norm(dim=-1, keepdim=True).clamp(min=tiny)
+    noise = sigma * torch.randn(2, pairs, *scores.shape, generator=generator, dtype=scores.dtype)
+    sets = [each.expand(pairs, *each.shape) for each in (targets, weights)]
+    anywhere = loss.metric(scores + noise[0], *sets) - loss.metric(scores - noise[0], *sets)
+    along = loss.metric(scores + noise[1] + step, *sets) - loss.metric(scores + noise[1] - step, *sets)
+    length = (anywhere / 2).square().mean(0).sqrt() / sigma[..., 0]
+    cosines = (along / 2).mean(0) / step.norm(dim=-1) / length
+    known = cosines[cosines.isfinite()]
+    return float(known.mean().clamp(-1, 1)) if len(known) else math.nan

@@ -107,6 +107,8 @@ class SurrogateLoss(nn.Module):
         Sets left out of refining because a model cannot learn from them, such as those of one class.
     revived : int
         How often a saturated surrogate had to be rescaled.
+    probing_calls : int
+        Calls of a black box for the cosine between its gradient and that of the surrogate, `known_cosine`.
 
     Examples
     --------
@@ -168,7 +170,8 @@ class SurrogateLoss(nn.Module):
         self.surrogate.eval().requires_grad_(False)
         self.frozen, self.clip, self.relational = frozen, clip, relational
         self.sync, self.gather = sync, gather
-        self.skipped = self.revived = 0
+        self.skipped = self.revived = self.probing_calls = 0
+        self.known_cosine = math.nan
         self.register_buffer("running_gap", torch.tensor(float("nan")))
         self.learning_rate = learning_rate
         self._optimizer: Adam | None = None
@@ -204,6 +207,11 @@ class SurrogateLoss(nn.Module):
         """Calls of a user's function since this loss was made, looks at validation rows included."""
         calls: int = self.judge.calls - self._calls_before
         return calls
+
+    @property
+    def calls_per_set(self) -> float:
+        """Calls that the last set took: several where thresholds are tried."""
+        return self._per_set
 
     @property
     def calls_left(self) -> float:

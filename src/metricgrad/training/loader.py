@@ -16,13 +16,13 @@ from metricgrad.surrogate.fidelity import spread_of
 from metricgrad.training.data import Rows
 from metricgrad.training.recipe import Recipe
 
-MIN_RARER_ROWS_PER_SET = 20
-"""Rows of the rarer class in a natural set below which sets are stratified even for a callable without weights."""
+RARE = 0.05
+"""Share of the rarer class below which sets are stratified even for a callable that takes no weights."""
 TRUST_SETS = 32
 """Fresh sets on which a surrogate is compared with its metric."""
 
 
-def may_weigh(metrics: Sequence[Metric], rows: Rows, recipe: Recipe) -> bool:
+def may_weigh(metrics: Sequence[Metric], rows: Rows) -> bool:
     """Whether sets may be stratified, and weighted to the natural prevalence, for all of some metrics.
 
     For a callable that takes no weights rows are repeated instead, which costs time: only where a class is so rare that
@@ -35,7 +35,7 @@ def may_weigh(metrics: Sequence[Metric], rows: Rows, recipe: Recipe) -> bool:
     if rows.w is not None and float(rows.w.max()) > float(rows.w.min()):
         return False
     share = float(metrics[0].task.label(rows.y).float().mean())
-    return min(share, 1 - share) * recipe.set_size < MIN_RARER_ROWS_PER_SET
+    return min(share, 1 - share) < RARE
 
 
 class SetLoader:

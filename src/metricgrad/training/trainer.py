@@ -138,7 +138,7 @@ class TrainingRun:
             raise ValueError(f"model: expected a module with parameters to train, got {got}")
         self.model, self.recipe, self.selections, self.factory = model, recipe, selections, optimizer
         judges = [m for m in (getattr(loss, "metric", None), *(s.metric for s in selections)) if isinstance(m, Metric)]
-        task, weighted = judges[0].task if judges else BINARY, may_weigh(judges, rows, recipe)
+        task, weighted = judges[0].task if judges else BINARY, may_weigh(judges, rows)
         form = linear_form(model) if recipe.start == "solved" and rows.members is None else None
         self.problem = Problem(form, rows, task, weighted, seed, like) if form else None
         if device is not None and not self.problem:
