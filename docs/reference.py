@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 TASKS = {
     "binary": "Two classes",
+    "columns": "Two classes, with columns of the rows",
     "multiclass": "Several classes",
     "multilabel": "Several labels",
     "ranking": "Rankings",

@@ -136,6 +136,8 @@ def metrics() -> None:
     others = ", ".join(f"{alias} = {name}" for alias, name in ALIASES.items() if alias not in listed)
     echo("", f"Other names: {others}.")
     echo(f"{', '.join(PARAMETRIC_METRICS)} take any other number: f_beta(0.5).")
+    echo("Columns of your rows, groups and bounds: sum(amount * tp) - 5*fp, top(0.02): sum(amount * tp),")
+    echo("min over sex of recall, recall subject to precision >= 0.9.")
     echo("Where the threshold matters, best_f1 and the like use the best threshold of each set;")
     echo("where class or label offsets matter, best_macro_f1 and the like use the best offsets of each set.")
 
