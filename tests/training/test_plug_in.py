@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from metricgrad import black_box, get_metric
 from metricgrad.training.calibration import Calibration, calibrate, platt
-from metricgrad.training.plug_in import Rule, find_rule, row_gains
+from metricgrad.training.plug_in import Rule, error_costs, find_rule, row_gains
 
 Array = np.ndarray
 N = 6000
@@ -160,6 +160,22 @@ def test_what_is_no_rule_or_no_metric_of_two_classes_is_refused() -> None:
         find_rule(get_metric("macro_f1"), SCORES, Y)
     with pytest.raises(ValueError, match="columns: expected amount, and y of one axis, got sex and 1"):
         find_rule(get_metric("sum(amount * tp)"), SCORES, Y, columns={"sex": AMOUNT})
+
+
+def test_costs_of_errors_are_those_that_the_metric_names() -> None:
+    known = {"amount": AMOUNT, "cost": COST}
+    named = np.where(Y == 1, AMOUNT, COST)
+    found = error_costs(get_metric("sum(amount * fn + cost * fp)"), SCORES, Y, columns=known)
+    assert found == pytest.approx(named / named.mean())
+    at_capacity = error_costs(get_metric("value_at_capacity(0.05, amount)"), SCORES, Y, columns=known)
+    assert at_capacity is not None
+    assert np.ptp(at_capacity[Y == 0]) < 1e-12
+    assert np.corrcoef(at_capacity[Y == 1], AMOUNT[Y == 1])[0, 1] > 0.99
+    assert at_capacity.mean() == pytest.approx(1)
+    classes = error_costs(get_metric("f1"), SCORES, Y)
+    assert classes is not None
+    assert len(np.unique(classes.round(9))) == 2
+    assert error_costs(get_metric("auc"), SCORES, Y) is None
 
 
 # ---- calibration ---------------------------------------------------------------------------------------------------

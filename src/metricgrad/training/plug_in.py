@@ -211,6 +211,40 @@ def find_rule(
     return replace(best.rule, gain=plain.loss - best.loss, standard_error=error)
 
 
+def error_costs(
+    metric: Metric, scores: Any, y: Any, w: Any = None, columns: Columns | None = None, *, form: str = "best"
+) -> Array | None:
+    """Return what it costs, by the metric, to decide each row wrongly: weights for a cost-weighted loss.
+
+    The metric is linearised at the calls of the scores. At a capacity a call costs what the last row called would have
+    gained in its place.
+
+    Parameters
+    ----------
+    metric, scores, y, w, columns, form
+        As for `find_rule`.
+
+    Returns
+    -------
+    ndarray of shape (n,), or None
+        Of mean one, without the row weights `w`; None where the metric is no function of sums over rows.
+    """
+    search = _Search.of(metric, scores, y, w, columns, form)
+    called = search.calls(search.scores)
+    gains = row_gains(metric, called, search.log_odds, search.row_facts())
+    if gains is None:
+        return None
+    positive, negative = gains
+    if not metric.thresholded:
+        p = 1 / (1 + np.exp(-np.clip(search.log_odds, -30, 30)))
+        expected = p * positive + (1 - p) * negative
+        place = np.quantile(expected, 1 - called.mean())
+        positive, negative = positive - place, negative - place
+    costs = np.where(search.labels == 1, np.maximum(positive, 0), np.maximum(-negative, 0))
+    mean = np.average(costs, weights=search.row_facts()["weights"])
+    return np.asarray(costs / mean) if mean > 0 else None
+
+
 # ---- the search ----------------------------------------------------------------------------------------------------
 
 
@@ -326,7 +360,7 @@ class _Search:
         """Yield the rules of what calls gain to first order, at the calls of plain scores, then at their own."""
         rule = Rule(calibration=self.calibration)
         for _ in range(2):
-            gains = row_gains(self.metric, self._calls(self.decided(rule)), self.log_odds, self._decided_columns())
+            gains = row_gains(self.metric, self.calls(self.decided(rule)), self.log_odds, self.row_facts())
             if gains is None:
                 return
             positive, negative = (self._linear_in_columns(each) for each in gains)
@@ -335,11 +369,13 @@ class _Search:
             rule = Rule("linear", self.calibration, positive=positive, negative=negative)
             yield rule
 
-    def _decided_columns(self) -> dict[str, Any]:
+    def row_facts(self) -> dict[str, Any]:
+        """Return weights, columns and scores, as `row_gains` takes them."""
         w = np.ones(len(self.labels)) if self.weights is None else self.weights.numpy()
         return {"weights": w, "columns": self.columns, "scores": self.scores}
 
-    def _calls(self, scores: Array) -> Array:
+    def calls(self, scores: Array) -> Array:
+        """Return which rows are called at the best threshold, or at the capacity: `(n,)`."""
         threshold = best_threshold(self.metric, scores, self.targets, self.weights) if self.metric.decides else 0.0
         return np.asarray(scores >= threshold)
 
