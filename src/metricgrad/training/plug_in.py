@@ -43,7 +43,7 @@ OFFSET_MOVES = 4
 PASSES = 3
 """Times that the offsets of all groups are looked through for each step."""
 ERRORS_TO_PREFER = 2.0
-"""Standard errors by which another rule has to be better than the one that follows from the metric: many are tried."""
+"""Standard errors by which another rule has to be better than plain scores and what follows from the metric."""
 COSTLY_CALLS = 40
 """Scores that a black box is called on."""
 ALL = ""
@@ -198,10 +198,10 @@ def find_rule(
     others = [Tried(rule, search.loss_of(rule)) for rule in search.proposals()]
     best = min((plain, *derived, *others), key=lambda tried: tried.loss)
     if derived and best in others:
-        # Of many rules that are about as good, the one that follows from the metric itself.
-        first = min(derived, key=lambda tried: tried.loss)
+        # Many others are tried: one of them has to be better by more than noise.
+        first = min((plain, *derived), key=lambda tried: tried.loss)
         noise = ERRORS_TO_PREFER * search.error(first.rule, best.rule)
-        best = first if first.loss <= min(best.loss + noise, plain.loss) else best
+        best = best if first.loss - best.loss > noise else first
     for start in (plain, best) if best is not plain else (plain,):
         for name in search.group_columns:
             best = min(best, search.with_offsets(start, name), key=lambda tried: tried.loss)
