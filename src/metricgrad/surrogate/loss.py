@@ -399,10 +399,13 @@ class SurrogateLoss(nn.Module):
 
         def work() -> tuple[float, ...]:
             gap = self._refine(scores, targets, weights, steps, others[0] if others else None)
-            return gap, self._refined, self.skipped, self.out_of_calls
+            return gap, self._refined, self.skipped, self.out_of_calls, self.revived
 
-        gap, refined, skipped, out_of_calls = on_first_rank(work, scores.device, 4)
+        gap, refined, skipped, out_of_calls, revived = on_first_rank(work, scores.device, 5)
         self._refined, self.skipped, self.out_of_calls = int(refined), int(skipped), bool(out_of_calls)
+        self.revived = int(revived)
+        if self.revived > 1:  # see `_revive`
+            self.surrogate.config = replace(self.surrogate.config, link="linear")
         adam = self.optimizer
         assert adam is not None
         state = self.surrogate.state_dict().values()
@@ -676,8 +679,8 @@ class SurrogateLoss(nn.Module):
     def get_extra_state(self) -> dict[str, Any]:
         """Return the state of the optimiser and of calls of a black box, so that a state dict resumes exactly."""
         state = None if self._optimizer is None else self._optimizer.state_dict()
-        found = {"optimizer": state, "skipped": self.skipped, "revived": self.revived}
-        found["link"] = self.surrogate.config.link
+        known = {"skipped": self.skipped, "revived": self.revived, "link": self.surrogate.config.link}
+        found = {"optimizer": state, **known}
         return found if self.judge.budget is None else {**found, "black_box": self._black_box_state()}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
