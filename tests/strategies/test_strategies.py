@@ -40,6 +40,11 @@ def test_several_outputs_and_many_weights_are_not_searched() -> None:
     assert "direct" not in [one.name for one in strategies_for(wide)]
 
 
+def test_a_metric_with_columns_may_have_a_plug_in_rule() -> None:
+    names = [one.name for one in strategies_for(setting_of("value_at_capacity(0.1, amount)", "linear"))]
+    assert names == ["proper", "plug-in", "direct", "sl-r"]
+
+
 def test_what_costs_calls_is_not_searched_or_weighted() -> None:
     box = black_box(lambda y, s: float(((s >= 0) == y).mean()), higher_is_better=True, name="share")
     names = [one.name for one in strategies_for(setting_of(box, "linear"))]

@@ -118,6 +118,9 @@ class MetricClassifier(CompetingClassifier):
         A record of each model that competed, the chosen one first; `leaderboard()` is a table of them.
     chosen_recipe_ : Recipe
         The recipe of the chosen model.
+    rule_ : Rule or None
+        How the score of a row and the columns of the metric become what is decided by; None if the score itself is.
+        With a rule, `predict` and `decision_function` must be given the columns.
     column_codes_ : dict of str to list
         The groups of every column that the metric needs them of, in the order of their codes.
     task_ : str
@@ -243,7 +246,7 @@ class MetricClassifier(CompetingClassifier):
             best = found.best
             first, rows = best.folds[0].trained, best.held_out()
             self.network_, self.history_, self.interrupted_ = best.network(), first.history, found.interrupted
-            self.verdict_, self.chosen_recipe_ = found.verdict(), best.recipe
+            self.verdict_, self.chosen_recipe_, self.rule_ = found.verdict(), best.recipe, best.rule
             self.threshold_ = self._choose_threshold(table, best, first.judge, seed)
         shifted = rows.scores - torch.as_tensor(self.threshold_)
         self.validation_loss_ = float(metric(shifted, rows.y, rows.w))
@@ -255,7 +258,7 @@ class MetricClassifier(CompetingClassifier):
         from metricgrad.losses.binary import BASELINES
         from metricgrad.training.methods import AUTO, DIRECT, METHODS
 
-        self._check_training((AUTO, *METHODS, *(("cross-entropy",) if task.several else (DIRECT, *BASELINES))))
+        self._check_training((AUTO, *METHODS, *(("cross-entropy",) if task.outputs else (DIRECT, *BASELINES))))
         if task.outputs and self.threshold == "cv":
             raise ValueError("threshold: expected 'validation' or a number for several outputs, got 'cv'")
         count: Any = self.folds

@@ -63,7 +63,12 @@ class CompetingClassifier(LabelEstimator):
         start: Scorer | None,
     ) -> Competition:
         """Train every candidate on every part of the plan, as long as it may still be the best."""
-        from metricgrad.estimators.competition import Candidate, Competition  # loading and predicting need none
+        from metricgrad.estimators.competition import (  # predicting needs none
+            RULE,
+            Candidate,
+            Competition,
+            RuleCandidate,
+        )
         from metricgrad.estimators.fold_training import FoldTraining
         from metricgrad.reporting.progress import fit_bars
 
@@ -71,7 +76,7 @@ class CompetingClassifier(LabelEstimator):
         recipes = [(spec, recipe_for(self.recipe, kind_of(spec))) for spec in self._specs(metric.task)]
         networks = [self._network(*each, table, learned_from, metric, seed, start) for each in recipes]
         candidates = [
-            Candidate(*each, strategy, classes)
+            (RuleCandidate if strategy.name == RULE else Candidate)(*each, strategy, classes)
             for each, network in zip(recipes, networks, strict=True)
             for strategy in self._strategies(metric, each[1], network, table)
         ]

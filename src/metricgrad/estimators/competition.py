@@ -21,6 +21,7 @@ from metricgrad.training.averaging import averaged
 from metricgrad.training.data import Rows
 from metricgrad.training.history import Verdict
 from metricgrad.training.networks import Scorer
+from metricgrad.training.plug_in import Rule, find_rule
 from metricgrad.training.recipe import Recipe
 from metricgrad.training.selection import error_of_gain
 
@@ -33,6 +34,10 @@ BEHIND = 2.0
 """Standard errors behind the best after which a candidate is trained on no further fold."""
 PROPER = "proper"
 """The strategy that the others are compared with."""
+RULE = "plug-in"
+"""The strategy that trains nothing."""
+RULE_PARTS = 5
+"""Parts of the held-out rows, each decided by a rule that was found on the others."""
 MARGIN = 0.5
 """Standard errors by which another strategy must be better than the usual loss to be chosen."""
 NOT_TRIED = "not tried: the time was up"
@@ -149,6 +154,15 @@ class Candidate:
         weights = [fold.rows.w for fold in used if fold.rows.w is not None]
         return HeldOut(torch.cat(scores), torch.cat([f.rows.y for f in used]), torch.cat(weights) if weights else None)
 
+    def judged(self, folds: int | None = None) -> HeldOut:
+        """Return the scores by which the candidate is compared with others."""
+        return self.held_out(folds)
+
+    @property
+    def rule(self) -> Rule | None:
+        """How scores and columns of the metric become decision scores; None if scores decide."""
+        return None
+
     def network(self) -> Scorer:
         """Return the model to be used: the average of those of the folds."""
         networks = [fold.trained.network for fold in self.folds]
@@ -170,6 +184,57 @@ class Candidate:
             followed = self.held_out() if kept else self.held_out(control=False)
             gain, error = control.loss(judge) - followed.loss(judge), control.error_against(followed, judge)
         return Verdict(kept > 0, gain, error, verdicts[0].proxy, kept, len(verdicts))
+
+
+class RuleCandidate(Candidate):
+    """The models of the usual loss, decided by a rule of their scores and the columns of the metric.
+
+    It is compared with others by rules that were found without the rows that they judge.
+    """
+
+    @cached_property
+    def _found(self) -> dict[int, HeldOut]:
+        return {}
+
+    @cached_property
+    def rule(self) -> Rule | None:
+        """The rule that is best on all held-out rows; None if that is the scores themselves."""
+        rule = self._rule(super().held_out())
+        return None if rule.is_plain else rule
+
+    def _rule(self, rows: HeldOut) -> Rule:
+        metric, form = self.folds[0].trained.judge, self.recipe.form
+        return find_rule(metric, rows.scores, rows.y, rows.w, form=form)
+
+    def held_out(self, folds: int | None = None, control: bool | None = None) -> HeldOut:
+        """Return the decision scores of held-out rows, by the rule of all of them."""
+        rows = super().held_out(folds, control)
+        return rows if self.rule is None else rows._replace(scores=self._decided(self.rule, rows))
+
+    def judged(self, folds: int | None = None) -> HeldOut:
+        """Return decision scores of held-out rows, each part by the rule that is best on the others."""
+        known, place = self._found, len(self.folds) if folds is None else folds
+        if place not in known:
+            rows = super().held_out(folds)
+            part = torch.arange(len(rows.y)) % RULE_PARTS
+            part = part[torch.randperm(len(part), generator=torch.Generator().manual_seed(0))]
+            scores = torch.empty_like(rows.scores)
+            for number in range(RULE_PARTS):
+                own, others = _part(rows, part == number), _part(rows, part != number)
+                rule = self._rule(others)
+                decided = own.scores if rule.is_plain else self._decided(rule, own)
+                scores[part == number] = decided / decided.std(correction=0).clamp(min=MIN_SPREAD)
+            known[place] = rows._replace(scores=scores)
+        return known[place]
+
+    def _decided(self, rule: Rule, rows: HeldOut) -> Tensor:
+        names = self.folds[0].trained.judge.columns
+        columns = {name: rows.y[:, 1 + place].numpy() for place, name in enumerate(names)}
+        return torch.from_numpy(rule.apply(rows.scores.numpy(), columns))
+
+
+def _part(rows: HeldOut, mask: Tensor) -> HeldOut:
+    return HeldOut(rows.scores[mask], rows.y[mask], None if rows.w is None else rows.w[mask])
 
 
 def scale_of(scores: Tensor, classes: bool) -> tuple[Tensor, Tensor]:
@@ -227,10 +292,12 @@ class Competition:
         """Return the candidates that are not surely behind the best so far, each beside the usual loss of its model."""
         if len(running) == 1:
             return list(running)
-        first = min((candidate.held_out() for candidate in running), key=lambda own: own.loss(self.judge))
-        near = [candidate for candidate in running if not self._is_behind(candidate, first)]
+        trained = [candidate for candidate in running if candidate.strategy.name != RULE]
+        first = min((candidate.held_out() for candidate in trained), key=lambda own: own.loss(self.judge))
+        near = [candidate for candidate in trained if not self._is_behind(candidate, first)]
         models = {id(candidate.model) for candidate in near}
-        kept = [each for each in running if each in near or (each.proper and id(each.model) in models)]
+        cheap = (PROPER, RULE)
+        kept = [each for each in running if each in near or (each.strategy.name in cheap and id(each.model) in models)]
         for candidate in running:
             if candidate not in kept and len(candidate.folds) < self.count:
                 candidate.note = f"surely behind after {len(candidate.folds)} of {self.count} folds"
@@ -264,15 +331,15 @@ class Competition:
         for candidate in last:
             by_model.setdefault(id(candidate.model), []).append(candidate)
         chosen = [self._best_strategy(alike, common) for alike in by_model.values()]
-        return min(chosen, key=lambda candidate: candidate.held_out(common).loss(self.judge))
+        return min(chosen, key=lambda candidate: candidate.judged(common).loss(self.judge))
 
     def _best_strategy(self, alike: Sequence[Candidate], common: int) -> Candidate:
         """Return the best of the candidates of one model, the usual loss unless another is better than noise."""
-        best = min(alike, key=lambda candidate: candidate.held_out(common).loss(self.judge))
+        best = min(alike, key=lambda candidate: candidate.judged(common).loss(self.judge))
         usual = next((candidate for candidate in alike if candidate.proper), best)
         if usual is best:
             return best
-        own, other = best.held_out(common), usual.held_out(common)
+        own, other = best.judged(common), usual.judged(common)
         gain = other.loss(self.judge) - own.loss(self.judge)
         return best if gain > MARGIN * other.error_against(own, self.judge) else usual
 
@@ -290,8 +357,8 @@ class Competition:
             note = f"{rarest} held-out rows of the rarer class are too few to choose by" if len(alike) == 1 else ""
             return Verdict(False, math.nan, math.nan, proxy, folds=folds, unit=self.judge.unit, note=note)
         common = min(len(each.folds) for each in (usual, *others))
-        other = min(others, key=lambda each: each.held_out(common).loss(self.judge))
-        control, followed = usual.held_out(common), other.held_out(common)
+        other = min(others, key=lambda each: each.judged(common).loss(self.judge))
+        control, followed = usual.judged(common), other.judged(common)
         return Verdict(
             not self.best.proper,
             control.loss(self.judge) - followed.loss(self.judge),
@@ -317,7 +384,7 @@ class Competition:
         common = min(len(candidate.folds), len(self.best.folds))
         if not common:
             return dict.fromkeys(("value", "behind", "standard_error"), math.nan)
-        own, first = candidate.held_out(common), self.best.held_out(common)
+        own, first = candidate.judged(common), self.best.judged(common)
         loss, unit = own.loss(self.judge), self.judge.unit
         return {
             "value": float(self.judge.metric.value(loss)),

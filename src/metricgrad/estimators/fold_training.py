@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import replace
@@ -12,6 +13,7 @@ import torch
 from metricgrad.estimators.metric_estimator import How, MetricEstimator, Trained
 from metricgrad.metrics.registry import Metric
 from metricgrad.reporting.progress import work_bar
+from metricgrad.strategies.plug_in import PlugIn
 from metricgrad.strategies.proper import Proper
 from metricgrad.strategies.strategy import Setting, Strategy
 from metricgrad.training.data import Rows
@@ -19,7 +21,7 @@ from metricgrad.training.history import Round
 from metricgrad.training.jobs import Start
 from metricgrad.training.networks import TREES, Scorer
 from metricgrad.training.selection import Best, Selection
-from metricgrad.training.trainer import TrainingRun
+from metricgrad.training.trainer import TrainingRun, UnfaithfulWarning
 from metricgrad.training.trees import grow_trees
 
 if TYPE_CHECKING:
@@ -46,12 +48,15 @@ class FoldTraining:
         self.start: Start | None = None
         self.warm_up: list[Round] = []
         self.best = Best()
+        self.usual: Trained | None = None
 
     def train(self, strategy: Strategy, how: How) -> Trained:
         """Return the model of a strategy: of its losses, the one that is best on the held-out rows."""
         if self.network.name == TREES:
             grown = Scorer(grow_trees(self.rows, self.kept, how.seed), TREES, self.network.features)
             return Trained(grown, [], False, None, self.metric, method=strategy.name)
+        if isinstance(strategy, PlugIn) and self.usual is not None:
+            return self.usual._replace(method=strategy.name)
         setting = Setting(self.metric, how.recipe, self.network)
         if strategy.alone:
             runs = self._runs(strategy, setting, None, how)
@@ -69,7 +74,9 @@ class FoldTraining:
         if best.best is not None and best.best.least < self.best.least:
             self.best = best.best
         history = [*self.warm_up, *best.history]
-        return best._replace(history=history, interrupted=runs[-1].interrupted, method=strategy.name, verdict=None)
+        best = best._replace(history=history, interrupted=runs[-1].interrupted, method=strategy.name, verdict=None)
+        self.usual = best if isinstance(strategy, Proper) else self.usual
+        return best
 
     def _warm_up(self, how: How) -> Trained | None:
         """Go along the usual loss; return the model of that only if training was stopped there."""
@@ -95,7 +102,11 @@ class FoldTraining:
         runs: list[Trained] = []
         for loss in losses:
             own = deepcopy(self.network)
-            runs.append(self.estimator._follow(loss, own, self.rows, self.kept, self.metric, how, start, guarded))
+            with warnings.catch_warnings():
+                if not strategy.alone:  # among others, a surrogate that misleads is not chosen
+                    warnings.simplefilter("ignore", UnfaithfulWarning)
+                run = self.estimator._follow(loss, own, self.rows, self.kept, self.metric, how, start, guarded)
+            runs.append(run)
             if runs[-1].interrupted:
                 break
         return runs

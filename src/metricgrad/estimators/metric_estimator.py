@@ -288,7 +288,7 @@ class LabelEstimator(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
     threshold_: float | Array
     task_: str
 
-    def decision_function(self, X: Any) -> Array:
+    def decision_function(self, X: Any, columns: Mapping[str, ArrayLike] | None = None) -> Array:
         """Return scores, shifted so that the threshold is zero: `(rows,)`, or `(rows, classes)` of more than two.
 
         Of two classes they are high for the second, as in scikit-learn, whichever is the positive one.
@@ -297,12 +297,14 @@ class LabelEstimator(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         ----------
         X : array-like or sparse matrix of shape (rows, features)
             Features.
+        columns : mapping of str to array-like of shape (rows,), optional
+            Those of the metric, if `rule_` decides by them.
 
         Returns
         -------
         ndarray of shape (rows,) or (rows, classes)
         """
-        decision = self._decision(X)
+        decision = self._decision(X, columns)
         two = decision.ndim > 1 and len(self.classes_) == 2 and TASKS[self.task_].classes
         if two:
             return np.asarray(decision[:, 1] - decision[:, 0])
@@ -313,24 +315,34 @@ class LabelEstimator(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         positive = getattr(self, "positive_label_", None)
         return positive is not None and bool(positive == self.classes_[0])
 
-    def _decision(self, X: Any) -> Array:
+    def _decision(self, X: Any, columns: Mapping[str, ArrayLike] | None = None) -> Array:
         """Return scores as the metric takes them, shifted so that the threshold is zero."""
         check_is_fitted(self, "threshold_")
-        return np.asarray(self._raw_scores(X).numpy() - self.threshold_)
+        scores, rule = self._raw_scores(X).numpy(), getattr(self, "rule_", None)
+        if rule is not None:
+            from metricgrad.estimators.metric_columns import checked_columns
 
-    def predict(self, X: Any) -> Array:
+            metric = get_metric(self.metric)
+            known = checked_columns(columns, metric, len(scores), getattr(self, "column_codes_", None))
+            assert known is not None
+            scores = rule.apply(scores, dict(zip(metric.columns, known.T, strict=True)))
+        return np.asarray(scores - self.threshold_)
+
+    def predict(self, X: Any, columns: Mapping[str, ArrayLike] | None = None) -> Array:
         """Return the positive class, or 1 for a label, from the threshold on; the highest of more classes.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (rows, features)
             Features.
+        columns : mapping of str to array-like of shape (rows,), optional
+            As for `decision_function`.
 
         Returns
         -------
         ndarray of shape (rows,) or (rows, labels)
         """
-        decision = self.decision_function(X)
+        decision = self.decision_function(X, columns)
         if decision.ndim > 1 and self.task_ == "multiclass":
             return np.asarray(self.classes_[decision.argmax(-1)])
         # A score on the threshold belongs to the positive class, whichever side that is.
@@ -363,7 +375,7 @@ class LabelEstimator(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         """
         from metricgrad.estimators.metric_columns import checked_columns  # predicting needs none
 
-        scores = self._decision(X)
+        scores = self._decision(X, columns)
         metric = metric_for_task(get_metric(self.metric), self.task_)
         targets = known_labels(y, self.classes_, metric.task, getattr(self, "positive_label_", None))
         known = checked_columns(columns, metric, len(scores), getattr(self, "column_codes_", None))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from metricgrad.strategies.direct import Direct
 from metricgrad.strategies.hand_made import HandMade
+from metricgrad.strategies.plug_in import PlugIn
 from metricgrad.strategies.proper import Proper
 from metricgrad.strategies.strategy import Setting, Strategy
 from metricgrad.strategies.surrogate import Surrogate
 from metricgrad.strategies.weighted import Weighted
 
-STRATEGIES: tuple[Strategy, ...] = (Proper(), Weighted(), HandMade(), Direct(), Surrogate())
+STRATEGIES: tuple[Strategy, ...] = (Proper(), PlugIn(), Weighted(), HandMade(), Direct(), Surrogate())
 """In the order in which they are trained."""
 
 

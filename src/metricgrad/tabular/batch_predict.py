@@ -218,6 +218,8 @@ def export(model: TableClassifier, path: str | Path) -> Path:
     `torch.export.load` reads the file and needs no metricgrad; `features.json` in it names the features.
     """
     inner, target = model.model_, Path(path)
+    if inner.rule_ is not None:
+        raise ValueError(f"model: expected one that its scores decide, got the rule {inner.rule_}")
     names = [str(name) for name in model.pipeline_[0].get_feature_names_out()]
     centre, scale = torch.from_numpy(inner.centre_), torch.from_numpy(inner.scale_)
     module = Shifted(inner.network_.body, centre, scale, float(inner.threshold_)).eval()

@@ -166,6 +166,7 @@ def _model_state(model: TableClassifier, metric: Metric, made_by: Mapping[str, s
             "interrupted": inner.interrupted_,
             "verdict": None if inner.verdict_ is None else asdict(inner.verdict_),
             **({"column_codes": inner.column_codes_} if inner.column_codes_ else {}),
+            **({"rule": inner.rule_.to_dict()} if inner.rule_ is not None else {}),
         },
         "history": [asdict(done) for done in _thinned(looked_at)],
         "notes": [note[:MAX_TEXT] for note in model.notes_],

@@ -37,6 +37,7 @@ from metricgrad.training.networks import MODELS, TREES, Average, Scorer, folded,
 from metricgrad.training.recipe import ADDED_FIELDS, RENAMED_FIELDS, Recipe
 
 if TYPE_CHECKING:
+    from metricgrad.training.plug_in import Rule
     from metricgrad.training.tabm import TabM
     from metricgrad.training.trees import Trees
 
@@ -74,6 +75,8 @@ READERS: dict[str, Callable[[Field], Any]] = {
     "bool": Field.flag,
 }
 """How a field of a record is read, by its type."""
+MAX_RULE = 1_000
+"""Numbers of one part of a rule at most."""
 OLD_NAMES = {new: old for old, new in RENAMED_FIELDS.items()}
 """Names in folders of 0.1.0 of fields that were renamed since."""
 
@@ -123,8 +126,31 @@ def _classifier(state: Field, name: str) -> MetricClassifier:
     inner.verdict_ = None if entry["verdict"].value is None else _record(Verdict, entry["verdict"])
     inner.history_ = [_record(Round, done) for done in state["history"].items(MAX_ROUNDS)]
     inner.column_codes_ = read_column_codes(entry["column_codes"]) if "column_codes" in entry else {}
+    inner.rule_ = _rule(entry["rule"]) if "rule" in entry else None
     inner.task_, inner.classes_, inner.chosen_recipe_ = "binary", np.array([0.0, 1.0]), inner.effective_recipe
     return inner
+
+
+def _rule(entry: Field) -> Rule:
+    """Return the rule by which scores and the columns of the metric decide."""
+    from metricgrad.training.plug_in import KINDS, Rule  # few models have one
+
+    known: dict[str, Any] = {"kind": entry["kind"].one_of(KINDS), "column": entry["column"].text(MAX_WORD)}
+    known |= {name: entry[name].number() for name in ("power", "floor", "gain", "standard_error")}
+    for name in ("positive", "negative"):
+        known[name] = {column: entry[name][column].number() for column in entry[name].names(MAX_RULE)}
+    offsets, calibration = entry["offsets"], entry["calibration"]
+    known["offsets"] = {column: _numbers(offsets[column]) for column in offsets.names(MAX_RULE)}
+    lines = {name: calibration[name].number() for name in ("slope", "intercept") if name in calibration}
+    steps = {name: _numbers(calibration[name]) for name in ("points", "levels") if name in calibration}
+    try:
+        return Rule.from_dict(known | {"calibration": {**lines, **steps}})
+    except ValueError as error:
+        raise ValueError(f"{entry.place}.{error}") from error
+
+
+def _numbers(entry: Field) -> list[float]:
+    return [each.number() for each in entry.items(MAX_RULE)]
 
 
 def _metric(name: str) -> Metric | str:

@@ -62,7 +62,7 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
         A name (`"f1"`), an expression over `tp fp fn tn` and columns of the table, `"sklearn.metrics.f1_score"`, or as
         for `MetricClassifier`.
     method : str
-        `"sl-r"`, `"sl-s"`, `"sl-u"` or a baseline, as for `MetricClassifier`.
+        `"auto"`, `"sl-r"`, `"sl-s"`, `"sl-u"`, `"direct"` or a baseline, as for `MetricClassifier`.
     model : {"auto", "readable", "linear", "additive", "tabm", "mlp", "small", "lightgbm"}, torch module or factory
         As for `MetricClassifier`: several that compete, those of them that can be read, or one. A factory gets the
         number of encoded features.
@@ -273,8 +273,10 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
                 )
             return 1
         from metricgrad.estimators.held_out import fold_count  # loading and predicting need none
+        from metricgrad.training.methods import AUTO
 
-        return fold_count(self.folds, metric, targets, held_out.groups, several=competes(self.model))
+        several = competes(self.model) or self.method == AUTO
+        return fold_count(self.folds, metric, targets, held_out.groups, several=several)
 
     def _one_split(self, features: pd.DataFrame, targets: Array, groups: Array | None) -> NDArray[np.int64]:
         """Return the validation rows of one split, by groups or at random."""
@@ -326,13 +328,15 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
         model: MetricClassifier = self.pipeline_[-1]
         return model
 
-    def decision_function(self, X: Any) -> Array:
+    def decision_function(self, X: Any, columns: Mapping[str, Any] | None = None) -> Array:
         """Return scores, shifted so that the threshold is zero: `(rows,)`; columns are found by name.
 
         Parameters
         ----------
         X : DataFrame
             The columns that the model was trained on; others are ignored.
+        columns : mapping of str to str or array-like, optional
+            As for `fit`, if a rule decides by the columns of the metric; by default those that it was fitted with.
 
         Returns
         -------
@@ -340,23 +344,33 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
         """
         check_is_fitted(self, "pipeline_")
         frame = as_frame(X)
+        cells = None
+        if self.model_.rule_ is not None:
+            cells = self.metric_frame(get_metric(self.metric), frame, np.arange(len(frame)), columns)
         rows = max(1, SCORED_CELLS // self.model_.n_features_in_)
-        parts = (frame[start : start + rows] for start in range(0, max(1, len(frame)), rows))
-        return np.concatenate([np.asarray(self.pipeline_.decision_function(part)) for part in parts])
+        found = []
+        for start in range(0, max(1, len(frame)), rows):
+            part = slice(start, start + rows)
+            known = None if cells is None else {str(name): cells[name].iloc[part].to_numpy() for name in cells}
+            features = self.pipeline_[0].transform(frame[part])
+            found.append(np.asarray(self.model_.decision_function(features, known)))
+        return np.concatenate(found)
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: Any, columns: Mapping[str, Any] | None = None) -> Array:
         """Return labels: the positive one where the decision function is at least zero.
 
         Parameters
         ----------
         X : DataFrame
             As for `decision_function`.
+        columns : mapping of str to str or array-like, optional
+            As for `decision_function`.
 
         Returns
         -------
         ndarray of shape (rows,)
         """
-        return np.asarray(self.classes_[(self.decision_function(X) >= 0).astype(int)])
+        return np.asarray(self.classes_[(self.decision_function(X, columns) >= 0).astype(int)])
 
     def score(
         self, X: Any, y: Any = None, sample_weight: Any = None, columns: Mapping[str, Any] | None = None
@@ -384,7 +398,7 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
         if metric.columns:
             there = np.flatnonzero(np.isfinite(self._targets(whole, y)))
             targets = self.with_columns(metric, targets, self.metric_frame(metric, whole, there, columns))
-        value = float(metric.value(metric(self.decision_function(frame), targets, weights)))
+        value = float(metric.value(metric(self.decision_function(frame, columns), targets, weights)))
         return value if metric.higher_is_better else -value
 
     def metric_frame(

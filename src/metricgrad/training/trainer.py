@@ -37,6 +37,10 @@ MIN_COSINE = 0.3
 """A cosine below this is a direction not worth following."""
 
 
+class UnfaithfulWarning(UserWarning):
+    """A surrogate is followed that does not point where the metric falls."""
+
+
 class NotFinite(ValueError):
     """The loss followed is no longer finite."""
 
@@ -475,4 +479,4 @@ def earn_trust(model: nn.Module, loss: SurrogateLoss, loader: SetLoader, recipe:
 
 def _warn_unfaithful(loss: SurrogateLoss, why: str) -> None:
     what = f"the surrogate of {loss.metric.label} is not faithful yet"
-    warnings.warn(f"{what}: {why}; the best model on validation rows is kept", stacklevel=4)
+    warnings.warn(f"{what}: {why}; the best model on validation rows is kept", UnfaithfulWarning, stacklevel=4)

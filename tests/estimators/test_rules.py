@@ -1,0 +1,60 @@
+"""Rules that decide by the columns of a metric, from `fit` to a saved model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from metricgrad import MetricClassifier, TableClassifier, get_metric, load
+from metricgrad.tabular.persistence import save
+from metricgrad.training.recipe import get_recipe
+
+QUICK = get_recipe("linear", trust=-1.0, rounds=1)
+METRIC = "value_at_capacity(0.1, amount)"
+
+
+def payments(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows whose amounts have nothing to do with their features or class: the best rank is p * amount."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(rows, 3))
+    y = (rng.random(rows) < 1 / (1 + np.exp(2 - 2 * X[:, 0]))).astype(int)
+    return X, y, np.exp(1.5 * rng.normal(size=rows))
+
+
+def test_probability_times_amount_is_found_and_decides() -> None:
+    X, y, amount = payments(1500, 0)
+    model = MetricClassifier(METRIC, model="linear", recipe=QUICK, random_state=0).fit(X, y, columns={"amount": amount})
+    assert model.verdict_.strategy == "plug-in"
+    assert model.verdict_.followed
+    assert model.rule_ is not None
+    assert model.rule_.columns == ("amount",)
+    usual = MetricClassifier(METRIC, "cross-entropy", "linear", random_state=0).fit(X, y, columns={"amount": amount})
+    assert usual.rule_ is None
+    new_X, new_y, new_amount = payments(4000, 1)
+    known = {"amount": new_amount}
+    bayes = np.asarray(1 / (1 + np.exp(2 - 2 * new_X[:, 0]))) * new_amount
+    best = float(get_metric(METRIC).value(get_metric(METRIC)(bayes, np.column_stack((new_y, new_amount)))))
+    found = model.score(new_X, new_y, columns=known)
+    assert found > usual.score(new_X, new_y, columns=known) + 0.1
+    assert found == pytest.approx(best, abs=0.03)
+    decided = model.rule_.apply(model._raw_scores(new_X).numpy(), known) - model.threshold_
+    assert np.array_equal(model.decision_function(new_X, known), decided)
+    with pytest.raises(ValueError, match="columns: expected amount for the metric"):
+        model.predict(new_X)
+
+
+def test_a_rule_is_saved_with_the_model_and_finds_its_columns(tmp_path: Path) -> None:
+    X, y, amount = payments(800, 2)
+    frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(Amount=amount, target=y)
+    model = TableClassifier(METRIC, model="linear", recipe=QUICK).fit(frame, "target", columns={"amount": "Amount"})
+    assert model.model_.rule_ is not None
+    save(model, tmp_path / "model")
+    again = load(tmp_path / "model")
+    assert again.model_.rule_ == model.model_.rule_
+    assert np.array_equal(again.decision_function(frame), model.decision_function(frame))
+    assert np.array_equal(again.predict(frame), model.predict(frame))
+    with pytest.raises(ValueError, match="Amount"):
+        again.predict(frame.drop(columns="Amount"))
