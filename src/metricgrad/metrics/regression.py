@@ -219,7 +219,7 @@ def bands(*fines: Any) -> Metric:
 
 def relative_bands(*fines: Any) -> Metric:
     """Mean fine of errors as shares of the target: `relative_bands("0.05:1", "0.2:4")`; signs as of `bands`."""
-    return _banded("relative_bands", fines or ("0.05:1", "0.1:2", "0.2:4"), relative=True)
+    return _banded("relative_bands", fines or ("0.1:1", "0.2:3"), relative=True)
 
 
 def _banded(name: str, given: tuple[Any, ...], relative: bool) -> Metric:
