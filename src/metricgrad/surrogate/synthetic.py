@@ -243,6 +243,32 @@ class ErrorSets:
         return Sets(scores, targets, _random_weights(draw, size, self.weighted))
 
 
+@dataclass(frozen=True, eq=False)
+class ModelSets:
+    """Rows as a model of numbers sees them: its errors, made larger, smaller or biased, with noise of their size.
+
+    Parameters
+    ----------
+    scores, targets : Tensor of shape (rows,)
+        Of the model, and of all its rows; targets may have columns.
+    """
+
+    scores: Tensor
+    targets: Tensor
+    weighted: bool = True
+
+    def __call__(self, groups: int, group_size: int, size: int, generator: torch.Generator) -> Sets:
+        """Draw sets `(groups * group_size, size)`."""
+        draw = GroupDraw(groups, group_size, size, generator)
+        rows = draw.paired(torch.randint(len(self.scores), draw.shape, generator=generator).float()).long()
+        targets = self.targets[rows]
+        labels = targets if self.targets.ndim == 1 else targets[..., 0]
+        errors = self.scores[rows] - labels
+        spread = errors.std(-1, keepdim=True).clamp(min=1e-6)
+        moved = draw.uniform(-1.2, 0.6).exp() * errors / spread + 0.7 * draw.normal()
+        return Sets(labels + spread * draw.perturbed(moved), targets, _random_weights(draw, size, self.weighted))
+
+
 @dataclass(frozen=True)
 class CensoredSets:
     """Times and predictions of them; some rows are only followed until an earlier time."""
