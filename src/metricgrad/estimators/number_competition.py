@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from metricgrad.estimators import number_strategies as strategies
-from metricgrad.estimators.metric_estimator import How, check_fit, scores_in_double
+from metricgrad.estimators.metric_estimator import How, Trained, check_fit, scores_in_double
 from metricgrad.estimators.number_strategies import DIRECT, MSE, SURROGATE, NumbersVerdict, Strategy, Truth
 from metricgrad.losses.default import proxy_for
 from metricgrad.metrics.constants import Correction, Units, in_units
@@ -76,7 +76,9 @@ class NumberCompetition:
 
     def __init__(self, owner: MetricRegressor, table: TrainingData, parts: Split, metric: Metric, seed: int) -> None:
         self.owner, self.table, self.parts, self.metric, self.seed = owner, table, parts, metric, seed
-        self.recipe = replace(owner.effective_recipe, noise=min(NOISE, owner.effective_recipe.noise))
+        # The start is the best by squared error: the best by the metric may be so by chance.
+        own = owner.effective_recipe
+        self.recipe = replace(own, noise=min(NOISE, own.noise), early_stopping=True)
         self.begun, self.interrupted = time.perf_counter(), False
         self.strategies: list[Strategy] = []
         self.losses: dict[str, nn.Module] = {}
@@ -151,6 +153,9 @@ class NumberCompetition:
         left = None if limit is None else max(limit - (since - self.begun), 0.0)
         self.losses[name] = loss
         how = How(self.recipe, self.seed, left, name, setting.start)
+        if first is None and name != MSE:  # its own best model is wanted, even if it is worse than the start
+            alone = {setting.metric: Selection(setting.kept, setting.metric, self.recipe)}
+            how = how._replace(start=setting.start._replace(selections=alone))
         if first is not None:
             recipe = replace(self.recipe, early_stopping=False)
             start = self._start_from(first, setting, recipe)
@@ -158,10 +163,22 @@ class NumberCompetition:
         network = deepcopy(setting.network)
         trained = self.owner._follow(loss, network, setting.rows, setting.kept, setting.metric, how)
         self.interrupted = self.interrupted or trained.interrupted
-        scores = scores_in_double(trained.network, setting.kept.x[:])
         kept = first is None or (trained.verdict is not None and trained.verdict.followed)
-        found = setting.loss(scores, self.truth.w)
         seconds = time.perf_counter() - since
+        if not kept and first is not None:  # the network is then its control
+            self._note(f"{first.name}, longer", trained, setting, seconds)
+            self.losses[f"{first.name}, longer"] = self.losses[first.name]
+        self._note(name, trained, setting, seconds, kept)
+
+    def _note(self, name: str, trained: Trained, setting: Setting, seconds: float, kept: bool = True) -> None:
+        """Add what a strategy came to; one that is not kept is known by its scores only."""
+        scores = scores_in_double(trained.network, setting.kept.x[:])
+        if not kept:
+            own = trained.held_out[1]
+            if own is None:
+                return
+            scores = own.double()
+        found = setting.loss(scores, self.truth.w)
         self.strategies.append(Strategy(name, setting.units, trained, scores, found, seconds, kept))
 
     def _start_from(self, first: Strategy, setting: Setting, recipe: Recipe) -> Start:

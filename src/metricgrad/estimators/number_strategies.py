@@ -31,7 +31,7 @@ LEARNED = (DIRECT, SURROGATE)
 """Strategies that start from the best of the others, and have to beat it by more than the noise."""
 QUANTILE_STEP = 0.6
 """Distance of the quantiles that are tried beside the likeliest one, in log-odds."""
-FITTING = Fitting(steps=1_000, sizes=(400,))
+FITTING = Fitting(steps=600)
 """How a surrogate is fitted to sets like those of the model it starts from."""
 MIN_LEARNED_ROWS = 40
 """Validation rows from which on a learned loss can be judged."""
@@ -244,7 +244,7 @@ def own_surrogate(
     steps = max(min(FITTING.steps, recipe.trust_cap), 1)
     if metric.budget is not None:
         steps = min(steps, int(0.2 * metric.budget.max_calls) // 16)
-    fitting = replace(FITTING, steps=steps, sizes=(min(recipe.set_size, 400),))
+    fitting = replace(FITTING, steps=steps, sizes=(min(recipe.set_size, 200),))
     sets = ModelSets(scores.float(), rows.y, metric.takes_weights)
     surrogate = fit_universal(plain, sets, config_for(plain), fitting, progress)
     loss = SurrogateLoss(

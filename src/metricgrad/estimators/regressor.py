@@ -50,7 +50,7 @@ class MetricRegressor(RegressorMixin, MetricEstimator):  # type: ignore[misc]
         Which strategies compete: all; the usual losses alone; these and hand-made ones; squared error alone; or all
         losses and one of the two learned strategies.
     model : {"mlp", "small", "linear", "additive", "tabm"}, torch module or factory
-        As of `MetricClassifier`.
+        As of `MetricClassifier`, but the paper's network has no dropout here: it blurs predictions of numbers.
     recipe : Recipe or {"default"}
         How to train.
     transform : {"auto", "log", "standardise"}
@@ -211,6 +211,10 @@ class MetricRegressor(RegressorMixin, MetricEstimator):  # type: ignore[misc]
         scaler = Scaler.fit(X, parts.train, weights, standardise=self._standardises)
         self.centre_, self.scale_ = scaler.centre, scaler.scale
         return replace(table, scaler=scaler), parts
+
+    def _model_spec(self) -> Any:
+        """Return the model as it is to be built: dropout, which the paper's network has, blurs numbers."""
+        return "plain" if isinstance(self.model, str) and self.model == "mlp" else super()._model_spec()
 
     def _check_arguments(self) -> None:
         self._check_training(METHODS)
