@@ -127,10 +127,10 @@ class NumberCompetition:
         targets, train = self.table.targets, self.parts.train
         weights = None if self.table.weights is None else self.table.weights[train]
         positive = bool((targets > 0).all())
-        if self.owner.transform == "log" and not positive:
-            raise ValueError(f"y: expected numbers above 0 with transform='log', got {targets.min():g}")
-        logs = {"auto": (False, True) if positive else (False,), "log": (True,), "standardise": (False,)}
-        return [Units.of(targets[train], weights, log=log) for log in logs[self.owner.transform]]
+        if self.owner.units == "log" and not positive:
+            raise ValueError(f"y: expected numbers above 0 with units='log', got {targets.min():g}")
+        logs = {"auto": (False, True) if positive else (False,), "log": (True,), "standardised": (False,)}
+        return [Units.of(targets[train], weights, log=log) for log in logs[self.owner.units]]
 
     def _setting(self, units: Units) -> Setting:
         """Make rows, metric and start in some units."""

@@ -53,7 +53,7 @@ class MetricRegressor(RegressorMixin, MetricEstimator):  # type: ignore[misc]
         As of `MetricClassifier`, but the paper's network has no dropout here: it blurs predictions of numbers.
     recipe : Recipe or {"default"}
         How to train.
-    transform : {"auto", "log", "standardise"}
+    units : {"auto", "log", "standardised"}
         In what units the model is trained.
     validation_fraction : float
         Share of the rows kept for choosing strategy, checkpoint and constant.
@@ -110,7 +110,7 @@ class MetricRegressor(RegressorMixin, MetricEstimator):  # type: ignore[misc]
         method: str = "auto",
         model: Any = "mlp",
         recipe: Recipe | str = "default",
-        transform: str = "auto",
+        units: str = "auto",
         validation_fraction: float = 0.2,
         standardise: bool | None = None,
         random_state: Any = None,
@@ -122,7 +122,7 @@ class MetricRegressor(RegressorMixin, MetricEstimator):  # type: ignore[misc]
         self.method = method
         self.model = model
         self.recipe = recipe
-        self.transform = transform
+        self.units = units
         self.validation_fraction = validation_fraction
         self.standardise = standardise
         self.random_state = random_state
@@ -218,8 +218,8 @@ class MetricRegressor(RegressorMixin, MetricEstimator):  # type: ignore[misc]
 
     def _check_arguments(self) -> None:
         self._check_training(METHODS)
-        if self.transform not in ("auto", "log", "standardise"):
-            raise ValueError(f"transform: expected 'auto', 'log' or 'standardise', got {self.transform!r}")
+        if self.units not in ("auto", "log", "standardised"):
+            raise ValueError(f"units: expected 'auto', 'log' or 'standardised', got {self.units!r}")
 
     def predict(self, X: Any) -> Array:
         """Return predictions, in the unit of the targets.
