@@ -23,8 +23,7 @@ from metricgrad.training.data import Rows, TrainingData
 from metricgrad.training.direct import DirectSearch
 from metricgrad.training.jobs import Start, warm_up
 from metricgrad.training.networks import Scorer, build_model
-from metricgrad.training.recipe import Recipe
-from metricgrad.training.selection import Best, Selection
+from metricgrad.training.selection import Selection
 from metricgrad.training.solver import linear_form
 from metricgrad.training.splits import Split
 
@@ -152,16 +151,13 @@ class NumberCompetition:
         since, limit = time.perf_counter(), self.owner.time_limit
         left = None if limit is None else max(limit - (since - self.begun), 0.0)
         self.losses[name] = loss
-        how = How(self.recipe, self.seed, left, name, setting.start)
-        if first is None and name != MSE:  # its own best model is wanted, even if it is worse than the start
-            alone = {setting.metric: Selection(setting.kept, setting.metric, self.recipe)}
-            how = how._replace(start=setting.start._replace(selections=alone))
+        how, start, control = How(self.recipe, self.seed, left), setting.start, None
         if first is not None:
-            recipe = replace(self.recipe, early_stopping=False)
-            start = self._start_from(first, setting, recipe)
-            how = how._replace(recipe=recipe, start=start, control=self.losses[first.name])
-        network = deepcopy(setting.network)
-        trained = self.owner._follow(loss, network, setting.rows, setting.kept, setting.metric, how)
+            how = how._replace(recipe=replace(self.recipe, early_stopping=False))
+            start, control = start.moved(first.checkpoint, setting.metric), self.losses[first.name]
+        given = (deepcopy(setting.network), setting.rows, setting.kept, setting.metric, how, start)
+        # A loss that is followed from the start shows its own best model, even if that is worse than the start.
+        trained = self.owner._follow(loss, *given, guarded=first is not None or name == MSE, control=control)
         self.interrupted = self.interrupted or trained.interrupted
         kept = first is None or (trained.verdict is not None and trained.verdict.followed)
         seconds = time.perf_counter() - since
@@ -180,13 +176,6 @@ class NumberCompetition:
             scores = own.double()
         found = setting.loss(scores, self.truth.w)
         self.strategies.append(Strategy(name, setting.units, trained, scores, found, seconds, kept))
-
-    def _start_from(self, first: Strategy, setting: Setting, recipe: Recipe) -> Start:
-        """Return the start of a strategy at the model of another, which is its control from then on."""
-        state = {name: value.float() for name, value in first.trained.network.state_dict().items()}
-        selection = Selection(setting.kept, setting.metric, recipe)
-        selection.control = Best(first.loss, state, first.scores.float(), first.loss)
-        return setting.start._replace(model=state, selections={setting.metric: selection})
 
     def _is_over(self) -> bool:
         limit = self.owner.time_limit

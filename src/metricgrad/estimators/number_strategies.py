@@ -24,7 +24,7 @@ from metricgrad.surrogate.pretraining import Fitting, fit_universal
 from metricgrad.surrogate.synthetic import ModelSets
 from metricgrad.training.data import Rows
 from metricgrad.training.recipe import Recipe
-from metricgrad.training.selection import standard_error
+from metricgrad.training.selection import Best, standard_error
 
 MSE, DIRECT, SURROGATE = "mse", "direct", "surrogate"
 LEARNED = (DIRECT, SURROGATE)
@@ -76,6 +76,12 @@ class Strategy:
     loss: float
     seconds: float
     kept: bool = True
+
+    @property
+    def checkpoint(self) -> Best:
+        """The model as the start of another one, which then has to beat it."""
+        state = {name: value.float() for name, value in self.trained.network.state_dict().items()}
+        return Best(self.loss, state, self.scores.float(), self.loss)
 
     @property
     def predictions(self) -> Tensor:

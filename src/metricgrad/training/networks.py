@@ -251,8 +251,8 @@ def lightgbm(features: int, outputs: int = 1, sizes: Mapping[str, int] | None = 
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
     "mlp": mlp,
-    "plain": plain,
     "small": small,
+    "plain": plain,
     "linear": linear,
     "additive": additive,
     "tabm": tabm,
