@@ -122,7 +122,8 @@ def _beside(metric: Metric, predictions: Tensor, targets: Tensor, weights: Tenso
     reach = NUDGE * (best.abs() + (predictions.abs().max() if kind == "shift" else 1))
     tried = torch.stack((best, best - reach, best + reach))
     losses = torch.stack([_moved_loss(metric, predictions, targets, weights, kind, each) for each in tried])
-    return float(tried[int(losses.argmin())])
+    better = losses < losses[0] - NUDGE * (1 + losses[0].abs())  # not by rounding alone
+    return float(tried[int(losses.argmin()) if bool(better.any()) else 0])
 
 
 @torch.no_grad()

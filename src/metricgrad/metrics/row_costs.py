@@ -110,7 +110,8 @@ def _least(
     places, constants, slopes = (values.gather(-1, order) for values in (places, constants, slopes))
     constants, slopes = first + constants.cumsum(-1), first_slope + slopes.cumsum(-1)
     values = constants + slopes * places
-    least, where = values.min(-1, keepdim=True)
+    least = values.amin(-1, keepdim=True)
+    where = (values <= least + 1e-12 * (1 + least.abs())).to(torch.int8).argmax(-1, keepdim=True)  # the first of equals
     following = (where + 1).clamp(max=places.shape[-1] - 1)
     here, then = places.gather(-1, where), places.gather(-1, following)
     flat = (constants + slopes * then).gather(-1, where) <= least + 1e-12 * (1 + least.abs())
