@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,10 @@ from sklearn.metrics import mean_absolute_error, mean_pinball_loss, r2_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from metricgrad import MetricRegressor, Recipe, black_box, get_metric
+from metricgrad.estimators import number_competition
 from metricgrad.estimators.number_strategies import NumbersVerdict, tolerances
 from metricgrad.metrics.constants import Units
+from metricgrad.training.direct import DirectSearch
 from metricgrad.training.recipe import get_recipe
 
 STEEP = replace(
@@ -45,6 +48,14 @@ def test_scikit_learn_finds_nothing_wrong(estimator: MetricRegressor, check: Cal
     given = dict(estimator.get_params())
     check(estimator)  # raises where something is wrong
     assert estimator.get_params() == given
+
+
+@pytest.fixture(scope="module", autouse=True)
+def short_search() -> Iterator[None]:
+    """Let direct search try 300 candidates, a tenth of what it does."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(number_competition, "DirectSearch", partial(DirectSearch, evaluations=300))
+        yield
 
 
 @pytest.fixture(scope="module")
