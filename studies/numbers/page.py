@@ -23,6 +23,11 @@ TITLES = {
 }
 OURS = {"linear": "Linear model", "mlp": "Network"}
 USUAL, BY_HAND, CHOSEN = "squared error", "best loss by hand", "chosen"
+LONGER = "best loss by hand, longer"
+RIVALS = {
+    BY_HAND: "the best loss by hand, chosen on the same validation rows",
+    LONGER: "the same where that loss may be followed as long as a surrogate is",
+}
 COSTS = [cell for cell in CELLS if cell[0] == "bikes"]
 """Where less is better."""
 WANTED = 0.1
@@ -81,6 +86,13 @@ def reference(found: pd.DataFrame) -> str:
     return markdown(["", *kinds, "linear, chosen", "network, chosen"], rows)
 
 
+def learned_count(found: pd.DataFrame, model: str) -> str:
+    """Write how often a learned strategy was chosen."""
+    chosen = found[(found["model"] == model) & (found["kind"] == CHOSEN)]["name"]
+    counts = [f"{name} in {(chosen == name).sum()}" for name in ("surrogate", "direct")]
+    return f"{OURS[model].lower()}: {' and '.join(counts)} of {len(chosen)} runs"
+
+
 def winners(found: pd.DataFrame, model: str) -> str:
     """Write how often each strategy was chosen."""
     chosen = found[(found["model"] == model) & (found["kind"] == CHOSEN)]
@@ -91,23 +103,24 @@ def winners(found: pd.DataFrame, model: str) -> str:
 
 def bars(found: pd.DataFrame) -> str:
     """Write what was wanted, and what came."""
-    items = [_level(found, model) for model in OURS] + [_cost(found, cell) for cell in COSTS]
+    items = [_level(found, model, *over) for over in RIVALS.items() for model in OURS]
+    items += [_cost(found, cell) for cell in COSTS]
     return "\n".join(items)
 
 
-def _level(found: pd.DataFrame, model: str) -> str:
-    """Write in how many cells the chosen model is level with the best loss by hand within a standard error."""
+def _level(found: pd.DataFrame, model: str, rival: str, title: str) -> str:
+    """Write in which cells the chosen model is ahead of a rival, or behind, by more than a standard error."""
     behind, ahead = [], []
-    for cell, title in TITLES.items():
-        own = gain(found, cell, model, BY_HAND)
+    for cell, name in TITLES.items():
+        own = gain(found, cell, model, rival)
         error = own.sem() if len(own) > 1 else 0.0
         if own.mean() < -error:
-            behind.append(f"{title} ({written(own, cell, signed=True)})")
+            behind.append(f"{name} ({written(own, cell, signed=True)})")
         elif own.mean() > error:
-            ahead.append(f"{title} ({written(own, cell, signed=True)})")
+            ahead.append(f"{name} ({written(own, cell, signed=True)})")
     parts = [f"ahead by more than a standard error: {listed(ahead) if ahead else 'none'}"]
     parts.append(f"behind: {listed(behind) if behind else 'none'}")
-    return f"- {OURS[model]} against the best loss by hand, chosen on the same validation rows: {'; '.join(parts)}."
+    return f"- {OURS[model]} against {title}: {'; '.join(parts)}."
 
 
 def _cost(found: pd.DataFrame, cell: tuple[str, str]) -> str:
@@ -165,6 +178,7 @@ def page(path: Path = RESULTS) -> str:
             rows=f"{rows[0]:,} to {rows[-1]:,}" if len(rows) > 1 else f"{rows[0]:,}",
             fines=FINES,
             bars=bars(found),
+            learned="; ".join(learned_count(found, model) for model in OURS),
             invented=invented(found),
             constants=constants(found),
             linear=table(found, "linear"),
@@ -187,7 +201,9 @@ cell), cost and mean fine as they are, shares in percent.
 
 {bars}
 
-On the fines, {invented}.
+The surrogate, or direct search, is what was chosen as follows. {learned}. So for the linear model the metric itself is
+worth following, where costs differ by side above all; what the network gains over the best loss by hand is mostly the
+same loss followed for longer. On the fines, {invented}.
 
 Tables, metrics and bars were fixed before. While the estimator was written it was tried on bikes and houses, on other
 splits of the same rows: that the network has no dropout, and how long a surrogate is fitted, was decided there.
