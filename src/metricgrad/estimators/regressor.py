@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from metricgrad.estimators.labels import checked_columns
+from metricgrad.estimators.metric_columns import checked_columns
 from metricgrad.estimators.metric_estimator import Array, MetricEstimator, seed_of
 from metricgrad.metrics.constants import Correction, Units
 from metricgrad.metrics.registry import Metric, get_metric
