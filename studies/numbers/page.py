@@ -113,7 +113,7 @@ def _level(found: pd.DataFrame, model: str, rival: str, title: str) -> str:
     behind, ahead = [], []
     for cell, name in TITLES.items():
         own = gain(found, cell, model, rival)
-        error = 1.001 * own.sem() if len(own) > 1 else 0.0  # of one seed that differs, mean and error are the same
+        error = 1.001 * own.sem() if len(own) > 1 else 0.0  # they are equal where only one seed differs
         if own.mean() < -error:
             behind.append(f"{name} ({written(own, cell, signed=True)})")
         elif own.mean() > error:
