@@ -206,7 +206,8 @@ worth following, where costs differ by side above all; what the network gains ov
 same loss followed for longer. On the fines, {invented}.
 
 Tables, metrics and bars were fixed before; the fines are our own invention. While the estimator was written it was
-tried on bikes (cost and fines) and houses, on other splits of the same rows: that the network has no dropout, and how long a surrogate is fitted, was decided there.
+tried on bikes (cost and fines) and houses, on other splits of the same rows: that the network has no dropout, and how
+long a surrogate is fitted, was decided there.
 
 ## {linear_title}
 
