@@ -24,6 +24,7 @@ TASKS = {
     "multilabel": "Several labels",
     "ranking": "Rankings",
     "regression": "Numbers",
+    "censored": "Times, some of them censored",
 }
 
 

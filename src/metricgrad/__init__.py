@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from metricgrad.estimators.classifier import MetricClassifier as MetricClassifier
     from metricgrad.estimators.explain import Explanation as Explanation
     from metricgrad.estimators.ranker import MetricRanker as MetricRanker
+    from metricgrad.estimators.regressor import MetricRegressor as MetricRegressor
     from metricgrad.estimators.scorecard import Scorecard as Scorecard
     from metricgrad.evaluation.comparison import compare as compare
     from metricgrad.evaluation.comparison_result import ComparisonResult as ComparisonResult
@@ -38,6 +39,7 @@ __all__ = [
     "Metric",
     "MetricClassifier",
     "MetricRanker",
+    "MetricRegressor",
     "Recipe",
     "Scorecard",
     "SurrogateLoss",
@@ -61,6 +63,7 @@ _HOMES = {
     "Metric": "metrics.registry",
     "MetricClassifier": "estimators.classifier",
     "MetricRanker": "estimators.ranker",
+    "MetricRegressor": "estimators.regressor",
     "Recipe": "training.recipe",
     "Scorecard": "estimators.scorecard",
     "SurrogateLoss": "surrogate.loss",

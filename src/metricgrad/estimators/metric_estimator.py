@@ -176,15 +176,19 @@ class MetricEstimator(NestedRecipe):
         how: How,
         start: Start | None = None,
         guarded: bool = True,
+        control: nn.Module | None = None,
     ) -> Trained:
-        """Train a network by rounds, from a start if given, until the end, the limit, a callback's True, or Ctrl-C."""
+        """Train a network by rounds, from a start if given, until the end, the limit, a callback's True, or Ctrl-C.
+
+        Of a surrogate, `control` is the loss that the model at the start followed, if that is not the usual one.
+        """
         from metricgrad.training.selection import Selection  # loading and predicting need no trainer
         from metricgrad.training.trainer import train
 
         torch.manual_seed(how.seed)  # dropout must not depend on the loss: every method starts from the same warm-up
         judge: Metric = getattr(loss, "judge", metric)  # of a black box, one that needs fewer calls
         selection = Selection(kept, judge, how.recipe, guarded=guarded)
-        trained = partial(train, optimizer=self.optimizer, device=self.device)
+        trained = partial(train, optimizer=self.optimizer, device=self.device, control=control)
         rounds = trained(network, loss, rows, how.recipe, selection=selection, seed=how.seed, start=start)
         history, interrupted = self._watched(rounds, network, metric, how)
         if network.additive is not None:

@@ -61,6 +61,16 @@ class SquaredError(nn.Module):
         return row_mean((scores - targets).square(), weights)
 
 
+class SquaredErrorOfEvents(nn.Module):
+    """Weighted mean of the squared errors of rows whose event was seen; 0 where there are none."""
+
+    def forward(self, scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
+        """Return the loss of all rows: scores `(..., n)`, targets `(..., n, 2)`."""
+        events = targets[..., 1].to(scores.dtype)
+        counted = events if weights is None else weights * events
+        return (counted * (scores - targets[..., 0]).square()).sum() / counted.sum().clamp(min=1e-12)
+
+
 PROXIES: dict[str, Callable[[], nn.Module]] = {
     "binary": CrossEntropy,
     "columns": LabelCrossEntropy,
@@ -68,9 +78,10 @@ PROXIES: dict[str, Callable[[], nn.Module]] = {
     "multilabel": LabelwiseCrossEntropy,
     "ranking": LambdaRank,
     "regression": SquaredError,
+    "censored": SquaredErrorOfEvents,
 }
 
-PROXY_NAMES = {"ranking": "LambdaRank", "regression": "squared error"}
+PROXY_NAMES = {"ranking": "LambdaRank", "regression": "squared error", "censored": "squared error"}
 """Names of the default losses that are not a cross-entropy."""
 
 

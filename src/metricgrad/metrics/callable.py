@@ -194,7 +194,7 @@ def _known_as(value_range: Any, higher_is_better: bool) -> tuple[float, float]:
 def _task(task: Any, columns: Any) -> Task:
     if isinstance(columns, str) or not all(isinstance(name, str) and name.isidentifier() for name in columns):
         raise ValueError(f"columns: expected names that are valid arguments, got {columns!r}")
-    allowed = [name for name in TASKS if name != "columns"]
+    allowed = [name for name in TASKS if name not in ("columns", "censored")]
     if task not in allowed:
         raise ValueError(f"task: expected one of {', '.join(allowed)}, got {task!r}")
     if columns and task != "binary":

@@ -21,7 +21,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from metricgrad.metrics.adapters import compare_values
 from metricgrad.metrics.confusion import Confusion, at_zero
 from metricgrad.metrics.metric import Metric
 
@@ -128,6 +127,8 @@ def expression_metric(text: str) -> Metric:
     >>> metric.shown(metric([0.3, -0.2, 1.5, -1.0], [1, 1, 0, 0]))
     '2*tp / (2*tp + fp + fn) 0.5000'
     """
+    from metricgrad.metrics.adapters import compare_values
+
     text = " ".join(text.split())
     higher = compare_values(text, *_trial_of(text))
     counts = Expression(text, -1.0 if higher else 1.0)

@@ -12,11 +12,11 @@ import inspect
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 
-from metricgrad.metrics.adapters import adapt, is_sklearn_function
 from metricgrad.metrics.binary import BINARY_ALIASES, BINARY_METRICS, BINARY_PARAMETRIC
 from metricgrad.metrics.binary import auc as auc
 from metricgrad.metrics.binary import average_precision as average_precision
@@ -80,9 +80,15 @@ SKLEARN_NAMES = {
     "f1_score": "f1",
     "jaccard_score": "jaccard",
     "matthews_corrcoef": "mcc",
+    "mean_absolute_error": "mae",
+    "mean_absolute_percentage_error": "mape",
+    "mean_squared_error": "mse",
     "precision_score": "precision",
+    "r2_score": "r2",
     "recall_score": "recall",
     "roc_auc_score": "auc",
+    "root_mean_squared_error": "rmse",
+    "root_mean_squared_log_error": "rmsle",
 }
 """Functions of scikit-learn that are built in: the same numbers, for many sets at once."""
 SUGGESTIONS = {
@@ -99,19 +105,7 @@ SUGGESTIONS = {
     "zero_one_loss": "error_rate",
 }
 """Names that other packages use, and the nearest built-in ones."""
-SMOOTH_METRICS = (
-    "brier_score",
-    "brier_score_loss",
-    "cross_entropy",
-    "log_loss",
-    "mean_absolute_error",
-    "mean_squared_error",
-    "mse",
-    "r2",
-    "r2_score",
-    "rmse",
-    "root_mean_squared_error",
-)
+SMOOTH_METRICS = ("brier_score", "brier_score_loss", "cross_entropy", "log_loss")
 """Metrics that have a gradient, and so need no surrogate."""
 COLUMN_SIGNS = ("sum", ":", " over ", " subject to ", "+", "*", "/", " - ")
 """At least one of them is in a text with columns, groups, a capacity or a bound."""
@@ -176,6 +170,8 @@ def get_metric(spec: Any, *, allow_files: bool = False) -> Metric:
         raise TypeError(
             f"metric: expected a name, a Metric, a torchmetrics object, a scorer or a callable, got {spec!r}"
         )
+    from metricgrad.metrics.adapters import adapt, is_sklearn_function  # a metric by name needs none of it
+
     builtin = SKLEARN_NAMES.get(name_of(spec)) if is_sklearn_function(spec) else None
     return named_metric(builtin) if builtin else adapt(spec)
 
@@ -187,10 +183,10 @@ def _from_text(text: str, allow_files: bool) -> Metric:
         if not allow_files:
             raise ValueError(f"metric: expected one that needs no code run, got {text!r}; give the metric itself")
         found = object_in_file(text)
-        return found if isinstance(found, Metric) else adapt(found, text, by_trial=True)
+        return found if isinstance(found, Metric) else _adapted(found, text)
     if text.startswith(SKLEARN_PREFIX):
         builtin = SKLEARN_NAMES.get(text.removeprefix(SKLEARN_PREFIX))
-        return named_metric(builtin) if builtin else adapt(sklearn_function(text), text, by_trial=True)
+        return named_metric(builtin) if builtin else _adapted(sklearn_function(text), text)
     if any(sign in text for sign in COLUMN_SIGNS):
         from metricgrad.metrics.column_expressions import column_metric, needs_columns
 
@@ -204,6 +200,12 @@ def _column_families() -> dict[str, Callable[..., Metric]]:
     from metricgrad.metrics.columns import COLUMN_FAMILIES  # which most runs do not need
 
     return COLUMN_FAMILIES
+
+
+def _adapted(function: Callable[..., Any], text: str) -> Metric:
+    from metricgrad.metrics.adapters import adapt
+
+    return adapt(function, text, by_trial=True)
 
 
 def named_metric(name: str) -> Metric:
@@ -230,10 +232,11 @@ def named_metric(name: str) -> Metric:
 def _with_settings(make: Callable[..., Metric], text: str | None) -> Metric:
     """Return a metric with the settings in its brackets, separated by commas."""
     settings = re.split(r",(?![^()]*\))", text) if text else []  # commas in the brackets of a setting are its own
-    names = list(inspect.signature(make).parameters)
-    if len(settings) > len(names):
+    parameters = inspect.signature(make).parameters
+    names, any_number = list(parameters), any(each.kind == each.VAR_POSITIONAL for each in parameters.values())
+    if len(settings) > len(names) and not any_number:
         raise ValueError(f"metric: expected at most {len(names)} setting of {make.__name__!r}, got {text!r}")
-    pairs = zip(names, settings, strict=False)
+    pairs = zip_longest(names[: len(settings)], settings)
     return make(*(get_metric(setting) if name == "metric" else setting for name, setting in pairs))
 
 

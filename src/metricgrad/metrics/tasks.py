@@ -12,6 +12,7 @@ which pads sets of unequal size. A loss is `(...)`.
 | `multilabel` | `(..., n, c)` | 1 for every label the row has, else 0: `(..., n, c)` |
 | `ranking` | `(..., n)` | grades of at least 0; a set is a query |
 | `regression` | `(..., n)` | finite numbers |
+| `censored` | `(..., n)` | a finite number, then 1 if its event was seen, else 0: `(..., n, 2)` |
 """
 
 from __future__ import annotations
@@ -123,6 +124,10 @@ def _unequal(targets: Tensor, weights: Tensor) -> Tensor:
     return highest > targets.masked_fill(~present, torch.inf).amin(-1)
 
 
+def _unequal_of_columns(targets: Tensor, weights: Tensor) -> Tensor:
+    return _unequal(targets[..., 0], weights)
+
+
 def _neither(targets: Tensor) -> Tensor:
     return (targets != 0) & (targets != 1)
 
@@ -145,6 +150,12 @@ def _not_finite(targets: Tensor) -> Tensor:
     return ~targets.isfinite()
 
 
+def _not_censored(targets: Tensor) -> Tensor:
+    invalid = _not_finite(targets)
+    invalid[..., 1] = _neither(targets[..., 1])
+    return invalid
+
+
 BINARY = Task("binary", False, False, "0 or 1", _neither, two_classes)
 COLUMNS = Task(
     "columns", False, True, "0 or 1, then numbers of at least 0 for every column", _not_columns, _two_of_columns
@@ -153,4 +164,7 @@ MULTICLASS = Task("multiclass", True, True, "a single 1 in every row, else 0", _
 MULTILABEL = Task("multilabel", True, True, "0 or 1", _neither, _some_label)
 RANKING = Task("ranking", False, False, "grades of at least 0", _not_grades, _unequal)
 REGRESSION = Task("regression", False, False, "finite numbers", _not_finite, _unequal)
-TASKS = {task.name: task for task in (BINARY, COLUMNS, MULTICLASS, MULTILABEL, RANKING, REGRESSION)}
+CENSORED = Task(
+    "censored", False, True, "a finite number, then 0 or 1 for the event", _not_censored, _unequal_of_columns
+)
+TASKS = {task.name: task for task in (BINARY, COLUMNS, MULTICLASS, MULTILABEL, RANKING, REGRESSION, CENSORED)}

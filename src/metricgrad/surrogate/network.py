@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from metricgrad.metrics.metric import Metric
-from metricgrad.surrogate.views import GRADE_LEVELS, TASK_VIEWS, VIEWS
+from metricgrad.surrogate.views import GRADE_LEVELS, TASK_VIEWS, view_named
 
 EPSILON = 1e-12
 SCORE_STRETCH = 1.5
@@ -91,8 +91,9 @@ def config_for(metric: Metric) -> SurrogateConfig:
     For regression there is no ROC curve, so g is learned.
     """
     view, link = metric.view or TASK_VIEWS[metric.task.name], "sigmoid" if metric.bounded else "linear"
-    if metric.task.name == "regression":
-        return SurrogateConfig("none", (64, 64), 0, (64,), link=link, view=view)
+    if metric.task.name in ("regression", "censored"):
+        parts = 2 if metric.task.several else 1
+        return SurrogateConfig("none", (64, 64), 0, (64,), link=link, view=view, parts=parts)
     parts = {"columns": 1 + len(metric.columns), "ranking": GRADE_LEVELS}.get(metric.task.name, 1)
     thresholds = 32 if metric.task.outputs else 64  # with a set for every output, 32 are enough
     standardise = "scale" if metric.thresholded else "top" if metric.top_rows else "shift"
@@ -136,10 +137,10 @@ class Surrogate(nn.Module):
             if config not in CONFIGS:
                 raise ValueError(f"config: expected one of {', '.join(CONFIGS)}, got {config!r}")
             config = CONFIGS[config]
-        self.config, self.view = config, VIEWS[config.view]
+        self.config, self.view = config, view_named(config.view)
         self.g = LearnedMean(config) if config.g else SoftROC(config.thresholds)
         activation = ACTIVATIONS[config.activation]
-        widths = (config.parts * self.g.width + self.view.sized, *config.h)
+        widths = (config.parts * self.g.width + self.view.sized + self.view.summaries, *config.h)
         self.h, self.whole = nn.Sequential(), nn.Sequential()
         for before, after in pairwise(widths):
             self.h.extend([nn.Linear(before, after), activation()])
@@ -163,6 +164,8 @@ class Surrogate(nn.Module):
         """
         seen = self._seen(scores, targets, weights)
         pooled: Tensor = self.g(*self._levelled(*seen))
+        if self.view.summary is not None:
+            pooled = torch.cat((pooled, self._summary(scores, targets, weights)), -1)
         if self.view.parts == "one":
             return pooled
         if self.view.parts == "unordered":
@@ -184,6 +187,11 @@ class Surrogate(nn.Module):
         # Padding may hold any number, even one whose square is infinite; none of it may have an effect.
         present = weights.unsqueeze(-1) > 0 if self.view.outputs else weights > 0
         return self.view.see(scores.where(present, 0), targets, weights)
+
+    def _summary(self, scores: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:
+        assert self.view.summary is not None
+        weights = torch.ones_like(scores) if weights is None else weights
+        return self.view.summary(*(each.to(self.low.dtype) for each in (scores, targets, weights)))
 
     def _levelled(self, scores: Tensor, targets: Tensor, weights: Tensor) -> tuple[Tensor, ...]:
         """Return the input of g: standardised scores, targets, and weights that sum to one in all and in each class."""

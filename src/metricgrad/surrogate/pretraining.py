@@ -246,7 +246,8 @@ def _range(metric: Metric, true: Tensor) -> tuple[float, float]:
 
 def fitting_for(metric: Metric, calls_per_set: float = 0) -> Fitting:
     """Return how the surrogate of a metric is fitted on demand: to a share of the calls that a run may take."""
-    by_task = {"ranking": ON_DEMAND_RANKING, "regression": ON_DEMAND_REGRESSION}
+    of_numbers = dict.fromkeys(("regression", "censored"), ON_DEMAND_REGRESSION)
+    by_task = {"ranking": ON_DEMAND_RANKING, **of_numbers}
     fitting = ON_DEMAND_OUTPUTS if metric.task.outputs else by_task.get(metric.task.name, ON_DEMAND)
     if not calls_per_set or metric.budget is None:
         return fitting

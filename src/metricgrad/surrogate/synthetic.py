@@ -206,9 +206,10 @@ class QuerySets:
 
 @dataclass(frozen=True)
 class NumberSets:
-    """Numbers and predictions of them: noisy, shrunk towards the mean, biased."""
+    """Numbers and predictions of them: noisy, shrunk towards the mean, biased; `scaled`, on several scales."""
 
     weighted: bool = True
+    scaled: bool = False
 
     def __call__(self, groups: int, group_size: int, size: int, generator: torch.Generator) -> Sets:
         """Draw sets `(groups * group_size, size)`."""
@@ -218,7 +219,72 @@ class NumberSets:
         spread, mean = targets.std(-1, keepdim=True), targets.mean(-1, keepdim=True)
         near = mean + draw.uniform(0.3, 1.1) * (targets - mean) + 0.3 * draw.normal() * spread
         scores = draw.perturbed(near / spread + (draw.normal() - 1).exp() * draw.normal_rows()) * spread
+        unit = draw.uniform(-1.5, 1.5).exp() if self.scaled else 1.0
+        return Sets(unit * scores, unit * targets, _random_weights(draw, size, self.weighted))
+
+
+@dataclass(frozen=True)
+class ErrorSets:
+    """Numbers above 0 and predictions of them, missed by fractions or multiples of a unit, or of a share of each."""
+
+    unit: float
+    relative: bool
+    weighted: bool = True
+
+    def __call__(self, groups: int, group_size: int, size: int, generator: torch.Generator) -> Sets:
+        """Draw sets `(groups * group_size, size)`."""
+        draw = GroupDraw(groups, group_size, size, generator)
+        targets = (draw.uniform(0.1, 1.0) * draw.paired(draw.normal_rows())).exp()
+        tail = (0.35 * draw.normal()).exp()
+        noise = ((draw.normal_rows().asinh() * tail).sinh() + 0.7 * draw.normal()) * draw.uniform(-2.3, 2.3).exp()
+        wide = (0.3 * draw.normal() * targets.log()).exp()  # rows of high targets may be missed by more, or by less
+        missed = draw.perturbed(noise * wide)
+        scores = targets + self.unit * missed * (targets if self.relative else 1)
         return Sets(scores, targets, _random_weights(draw, size, self.weighted))
+
+
+@dataclass(frozen=True, eq=False)
+class ModelSets:
+    """Rows as a model of numbers sees them: its errors, made larger, smaller or biased, with noise of their size.
+
+    Parameters
+    ----------
+    scores, targets : Tensor of shape (rows,)
+        Of the model, and of all its rows; targets may have columns.
+    """
+
+    scores: Tensor
+    targets: Tensor
+    weighted: bool = True
+
+    def __call__(self, groups: int, group_size: int, size: int, generator: torch.Generator) -> Sets:
+        """Draw sets `(groups * group_size, size)`."""
+        draw = GroupDraw(groups, group_size, size, generator)
+        rows = draw.paired(torch.randint(len(self.scores), draw.shape, generator=generator).float()).long()
+        targets = self.targets[rows]
+        labels = targets if self.targets.ndim == 1 else targets[..., 0]
+        errors = self.scores[rows] - labels
+        spread = errors.std(-1, keepdim=True).clamp(min=1e-6)
+        moved = draw.uniform(-1.2, 0.6).exp() * errors / spread + 0.7 * draw.normal()
+        return Sets(labels + spread * draw.perturbed(moved), targets, _random_weights(draw, size, self.weighted))
+
+
+@dataclass(frozen=True)
+class CensoredSets:
+    """Times and predictions of them; some rows are only followed until an earlier time."""
+
+    weighted: bool = True
+
+    def __call__(self, groups: int, group_size: int, size: int, generator: torch.Generator) -> Sets:
+        """Draw sets `(groups * group_size, size)` with targets `(groups * group_size, size, 2)`."""
+        scores, times, weights = NumberSets(self.weighted)(groups, group_size, size, generator)
+        draw = GroupDraw(groups, group_size, size, generator)
+        followed = draw.paired(draw.normal_rows()) + draw.uniform(-1, 2.5)
+        spread, mean = times.std(-1, keepdim=True), times.mean(-1, keepdim=True)
+        until = mean + spread * followed
+        seen = times <= until
+        seen[:, 0] = True
+        return Sets(scores, torch.stack((times.minimum(until), seen.float()), -1), weights)
 
 
 @dataclass(frozen=True)
@@ -268,9 +334,18 @@ def sets_for(metric: Metric) -> RandomSets:
         "multiclass": ClassSets(weighted=weighted),
         "multilabel": LabelSets(weighted=weighted),
         "ranking": QuerySets(),
-        "regression": NumberSets(weighted),
+        "regression": _number_sets(metric),
+        "censored": CensoredSets(weighted),
     }
     return made[metric.task.name]
+
+
+def _number_sets(metric: Metric) -> RandomSets:
+    """Return sets on which a metric of numbers differs: near its tolerance, on several scales, or on any one."""
+    head, _, settings = (metric.view or "levels").partition("(")
+    if head in ("errors", "ratios"):
+        return ErrorSets(float(settings.removesuffix(")").split(",")[0]), head == "ratios", metric.takes_weights)
+    return NumberSets(metric.takes_weights, scaled=head == "levels")
 
 
 def _one_of(numbers: tuple[int, ...], generator: torch.Generator) -> int:

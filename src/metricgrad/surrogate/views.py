@@ -8,6 +8,7 @@ in every view: of a class, where it beats the best other one.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -16,6 +17,10 @@ from torch import Tensor
 See = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 GRADE_LEVELS = 4
 """Grades that are distinguished; higher ones count as the last."""
+MAX_UNITS = 30.0
+"""Errors, in units of the metric's own tolerance, up to which they are seen as they are, not only compressed."""
+MAX_EXPONENT = 20.0
+"""Of logarithms of ratios; beyond, predictions are as wrong as can be."""
 
 
 class View(NamedTuple):
@@ -31,12 +36,18 @@ class View(NamedTuple):
         Whether it takes several outputs, `(..., n, c)`.
     sized : bool
         Whether the number of rows matters, as it does for metrics of ranks.
+    summary : callable, optional
+        What the surrogate sees of a set as a whole: `(scores, targets, weights)` -> `(..., summaries)`.
+    summaries : int
+        How many numbers that is.
     """
 
     see: See
     parts: str = "one"
     outputs: bool = False
     sized: bool = False
+    summary: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None
+    summaries: int = 0
 
 
 def rows(scores: Tensor, targets: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -92,10 +103,72 @@ def grades(scores: Tensor, targets: Tensor, weights: Tensor) -> tuple[Tensor, Te
 
 def residuals(scores: Tensor, targets: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """See targets, and how far the scores are from them, in units of the spread of the targets."""
+    mean, spread = _mean_and_spread(targets, weights)
+    return (8 * (scores - targets) / spread).asinh(), (targets - mean) / spread, weights
+
+
+def level_and_spread(scores: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
+    """Return what `residuals` leave out, compressed: mean and spread of the targets, `(..., n)` -> `(..., 2)`."""
+    mean, spread = _mean_and_spread(targets, weights)
+    return torch.cat((mean.asinh(), spread.log()), -1)
+
+
+def _mean_and_spread(targets: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     share = weights / weights.sum(-1, keepdim=True).clamp(min=1e-12)
-    centred = targets - (share * targets).sum(-1, keepdim=True)
-    spread = (share * centred.square()).sum(-1, keepdim=True).sqrt().clamp(min=1e-12)
-    return (8 * (scores - targets) / spread).asinh(), centred / spread, weights
+    mean = (share * targets).sum(-1, keepdim=True)
+    return mean, (share * (targets - mean).square()).sum(-1, keepdim=True).sqrt().clamp(min=1e-12)
+
+
+def censored(scores: Tensor, targets: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """See residuals of all rows, and of those whose event was seen: `(..., 2, n)`."""
+    seen = residuals(scores, targets[..., 0], weights)
+    both = torch.stack((weights, weights * targets[..., 1]), -2)
+    return seen[0].unsqueeze(-2).expand_as(both), seen[1].unsqueeze(-2).expand_as(both), both
+
+
+def errors(
+    scores: Tensor,
+    targets: Tensor,
+    weights: Tensor,
+    unit: float = 1.0,
+    centre: float = 0.0,
+    scale: float = 1.0,
+    log: bool = False,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """See only how far scores are from targets, in units of the metric, as they are and compressed.
+
+    Scores and targets are those of a model trained in other units: `centre + scale * x` is the number itself, or its
+    logarithm.
+    """
+    if log:
+        number = (centre + scale * targets).clamp(max=80).exp()
+        return _in_tolerances(number * _expm1(scale * (scores - targets)), unit, weights)
+    return _in_tolerances(scale * (scores - targets), unit, weights)
+
+
+def ratios(
+    scores: Tensor,
+    targets: Tensor,
+    weights: Tensor,
+    unit: float = 1.0,
+    centre: float = 0.0,
+    scale: float = 1.0,
+    log: bool = False,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """See only how far scores are from targets as a share of these, as `errors` does."""
+    if log:
+        return _in_tolerances(_expm1(scale * (scores - targets)), unit, weights)
+    size = (centre + scale * targets).abs().clamp(min=1e-12)
+    return _in_tolerances(scale * (scores - targets) / size, unit, weights)
+
+
+def _expm1(x: Tensor) -> Tensor:
+    return x.clamp(max=MAX_EXPONENT).expm1()
+
+
+def _in_tolerances(error: Tensor, unit: float, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    share = error / unit
+    return (4 * share).asinh(), share.clamp(-MAX_UNITS, MAX_UNITS), weights
 
 
 def _log1m(x: Tensor) -> Tensor:
@@ -115,12 +188,35 @@ VIEWS = {
     "weightings": View(weightings, "ordered"),
     "grades": View(grades, "ordered", sized=True),
     "residuals": View(residuals),
+    "levels": View(residuals, summary=level_and_spread, summaries=2),
+    "censored": View(censored, "ordered"),
 }
+PARAMETRIC_VIEWS = {"errors": errors, "ratios": ratios}
 TASK_VIEWS = {
     "binary": "rows",
     "columns": "weightings",
     "multiclass": "margins",
     "multilabel": "labels",
     "ranking": "grades",
-    "regression": "residuals",
+    "regression": "levels",
+    "censored": "censored",
 }
+
+
+def view_named(name: str) -> View:
+    """Return a view by its name, which may have settings: `"ratios(0.1)"`, `"errors(5,21.4,12.9,0)"`.
+
+    >>> view_named("ratios(0.1)").see(torch.tensor([1.2]), torch.tensor([1.0]), torch.ones(1))[1]
+    tensor([2.0000])
+    """
+    if name in VIEWS:
+        return VIEWS[name]
+    head, _, settings = name.partition("(")
+    try:
+        see = PARAMETRIC_VIEWS[head]
+        given = tuple(float(setting) for setting in settings.removesuffix(")").split(","))
+        unit, centre, scale, log = (*given, *(0.0, 1.0, 0.0)[len(given) - 1 :])
+        return View(partial(see, unit=unit, centre=centre, scale=scale, log=bool(log)))
+    except (KeyError, ValueError):
+        known = ", ".join((*VIEWS, *PARAMETRIC_VIEWS))
+        raise ValueError(f"view: expected one of {known}, got {name!r}") from None

@@ -217,6 +217,11 @@ def small(features: int, outputs: int = 1) -> nn.Module:
     return mlp(features, (30,), 0.0, outputs)
 
 
+def plain(features: int, outputs: int = 1) -> nn.Module:
+    """Build the paper's network without dropout, which blurs predictions of numbers."""
+    return mlp(features, dropout=0.0, outputs=outputs)
+
+
 def linear(features: int, outputs: int = 1) -> nn.Module:
     """Build a linear model."""
     return nn.Linear(features, outputs)
@@ -247,6 +252,7 @@ def lightgbm(features: int, outputs: int = 1, sizes: Mapping[str, int] | None = 
 MODELS: dict[str, Callable[..., nn.Module]] = {
     "mlp": mlp,
     "small": small,
+    "plain": plain,
     "linear": linear,
     "additive": additive,
     "tabm": tabm,

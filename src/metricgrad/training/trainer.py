@@ -57,6 +57,7 @@ def train(
     checkpoint: Checkpoint | None = None,
     optimizer: Factory | None = None,
     device: str | torch.device | None = None,
+    control: nn.Module | None = None,
 ) -> Generator[Round, None, None]:
     """Train a model in place, yielding every round; when the generator ends or is closed, the model is the best seen.
 
@@ -85,6 +86,9 @@ def train(
     device : str or torch.device, optional
         Where a model that is not solved for computes; rows, sets and losses stay where they are, and so does the model
         in the end.
+    control : module, optional
+        The loss that the control beside a surrogate follows, and that is mixed into it (`anchor`); by default the
+        proxy of the task. A start may be a model that followed it.
     """
     selections = [selection] if isinstance(selection, Selection) else list(selection)
     if isinstance(loss, SurrogateLoss):
@@ -94,6 +98,7 @@ def train(
     home = next((parameter.device for parameter in model.parameters()), None)
     like = start.problem if start else None
     run, learned = TrainingRun(model, rows, recipe, selections, seed, loss, optimizer, device, like), False
+    run.control = control
     try:
         if start:
             start.hand_over(run)
@@ -103,7 +108,7 @@ def train(
         if isinstance(loss, SurrogateLoss):
             learned = True
             run.trust = earn_trust(run.scorer, loss, run.current_loader(), recipe)
-            losses += [proxy_for(run.loader.task)] if selections and recipe.control else []
+            losses += [control or proxy_for(run.loader.task)] if selections and recipe.control else []
         if isinstance(loss, DirectSearch):
             learned = True
             yield from run.search(loss, seed)
@@ -151,6 +156,7 @@ class TrainingRun:
         self.stepped = self.problem.model if self.problem else model  # what takes the steps of mini-batches
         self.loader = SetLoader(self.problem.rows if self.problem else rows, recipe, seed, weighted, task)
         self.trust = self.cosine = math.nan
+        self.control: nn.Module | None = None  # the loss of the control, if it is not the proxy
         self.held_out: list[float] = []  # the proxy on the validation rows, at every check
         self.begun = time.perf_counter()
 
@@ -197,7 +203,7 @@ class TrainingRun:
 
         def objective(scores: Tensor, weight: Tensor) -> Tensor:
             scores = scores.double() if by_row else scores
-            (value,) = objectives([loss], scores.unsqueeze(0), y, w, recipe.anchor)
+            (value,) = objectives([loss], scores.unsqueeze(0), y, w, recipe.anchor, proxy=self.control)
             return value + shrink * problem.shrinkage(weight)
 
         for number in range(recipe.rounds):  # line 2
@@ -253,7 +259,8 @@ class TrainingRun:
             if recipe.first == "surrogate":
                 refine(model, loss, loader, recipe)
             for step, (x, y, w) in enumerate(loader.draw(taken, recipe.sets), done):  # lines 3-7
-                values = objectives(losses, present_scores(members, x, w), y, w, recipe.anchor, members.several)
+                scores = present_scores(members, x, w)
+                values = objectives(losses, scores, y, w, recipe.anchor, members.several, self.control)
                 for parameter in optimizer.parameters:
                     parameter.grad = None
                 torch.autograd.backward(values)
@@ -387,9 +394,15 @@ class TrainingRun:
 
 
 def objectives(
-    losses: Sequence[nn.Module], scores: Tensor, y: Tensor, w: Tensor, anchor: float = 0.0, several: bool = False
+    losses: Sequence[nn.Module],
+    scores: Tensor,
+    y: Tensor,
+    w: Tensor,
+    anchor: float = 0.0,
+    several: bool = False,
+    proxy: nn.Module | None = None,
 ) -> list[Tensor]:
-    """Return what each member is to lower (Eq. 4): its loss, a surrogate's with some cross-entropy mixed in.
+    """Return what each member is to lower (Eq. 4): its loss, a surrogate's with some of the proxy mixed in.
 
     A member that is an ensemble itself has `several` scores a row, on the last axis. Each of them has a hand-made loss
     of its own, in sets of its own, of which the mean counts; a surrogate takes their mean, which the metric will judge.
@@ -403,7 +416,7 @@ def objectives(
         learned = isinstance(loss, SurrogateLoss)
         value: Tensor = loss(mean, y, w) if learned else loss(each, *labels)
         if anchor and isinstance(loss, SurrogateLoss):
-            value = value + anchor * proxy_for(loss.metric.task)(each, *labels)
+            value = value + anchor * (proxy or proxy_for(loss.metric.task))(each, *labels)
         values.append(value)
     return values
 

@@ -1,0 +1,229 @@
+"""Tests of the regressor: what it is trained for, what wins and why, and what scikit-learn expects."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from recipes import TINY
+from sklearn.base import clone
+from sklearn.datasets import make_regression
+from sklearn.metrics import mean_absolute_error, mean_pinball_loss, r2_score
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from metricgrad import MetricRegressor, Recipe, black_box, get_metric
+from metricgrad.estimators import number_competition
+from metricgrad.estimators.number_strategies import NumbersVerdict, tolerances
+from metricgrad.metrics.constants import Units
+from metricgrad.training.direct import DirectSearch
+from metricgrad.training.recipe import get_recipe
+
+STEEP = replace(
+    get_recipe("linear"), rounds=2, set_size=200, trust=-1.0, trust_cap=20, baseline_steps=150, learning_rate=0.05
+)
+SHORT = Recipe(
+    warmup=120, rounds=8, set_size=100, refine_sets=2, trust=-1.0, trust_cap=20, check_every=4, learning_rate=0.02
+)
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(500, 3))
+NOISE = RNG.normal(size=500)
+PRICES = np.exp(3 + 0.6 * X[:, 0] - 0.3 * X[:, 1] + 0.15 * NOISE)
+COUNTS = 40 + 10 * X[:, 0] + (2 + 3 * np.abs(X[:, 2])) * NOISE
+
+
+@pytest.mark.slow  # the whole conformance suite of scikit-learn
+@parametrize_with_checks(
+    [
+        MetricRegressor("r2", model="linear", recipe=STEEP),
+        MetricRegressor("r2", "usual", recipe=replace(TINY, warmup=300, learning_rate=0.03)),
+    ]
+)
+def test_scikit_learn_finds_nothing_wrong(estimator: MetricRegressor, check: Callable[..., Any]) -> None:
+    given = dict(estimator.get_params())
+    check(estimator)  # raises where something is wrong
+    assert estimator.get_params() == given
+
+
+@pytest.fixture(scope="module", autouse=True)
+def short_search() -> Iterator[None]:
+    """Let direct search try 300 candidates, a tenth of what it does."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(number_competition, "DirectSearch", partial(DirectSearch, evaluations=300))
+        yield
+
+
+@pytest.fixture(scope="module")
+def costly_shortage() -> MetricRegressor:
+    return MetricRegressor("step_cost(9,1)", model="linear", recipe=STEEP, random_state=1).fit(X[:400], COUNTS[:400])
+
+
+# ---- what is trained for ---------------------------------------------------------------------------------------------
+
+
+def test_a_cost_by_side_is_trained_for_and_lower_than_that_of_least_squares(costly_shortage: MetricRegressor) -> None:
+    short = (costly_shortage.predict(X[400:]) < COUNTS[400:]).mean()
+    assert short < 0.3
+    usual = MetricRegressor("mse", "mse", "linear").fit(X[:400], COUNTS[:400])
+    metric = get_metric("step_cost(9,1)")
+    costs = [float(metric(model.predict(X[400:]), COUNTS[400:])) for model in (costly_shortage, usual)]
+    assert costs[0] < 0.8 * costs[1]
+    assert costly_shortage.score(X[400:], COUNTS[400:]) == pytest.approx(-costs[0])
+
+
+def test_the_winner_is_said_in_the_unit_of_the_metric(costly_shortage: MetricRegressor) -> None:
+    verdict, table = costly_shortage.verdict_, costly_shortage.leaderboard()
+    assert table["method"][0] == verdict.winner
+    assert table["value"][0] == pytest.approx(verdict.value)
+    assert table["value"][0] == table["value"][table["note"] == ""].min()
+    usual = table[table["method"] == "mse"]["value"].min()
+    assert verdict.gain == pytest.approx(usual - verdict.value)
+    assert f"cost {verdict.value:.4g}" in str(verdict)
+    assert {"mse", "mae", "huber", "direct", "surrogate"} <= set(table["method"])
+    assert any(name.startswith("pinball") for name in table["method"])
+
+
+def test_prices_are_trained_in_logarithms_and_counts_as_they_are() -> None:
+    prices = MetricRegressor("within(0.1)", "mse", "linear").fit(X, PRICES)
+    assert prices.units_.log
+    assert "log" in str(prices.verdict_)
+    forced = MetricRegressor("within(0.1)", "mse", "linear", units="standardised").fit(X, PRICES)
+    assert not forced.units_.log
+    assert prices.score(X, PRICES) > forced.score(X, PRICES)
+    assert not MetricRegressor("within_units(3)", "mse", "linear").fit(X, COUNTS).units_.log
+    with pytest.raises(ValueError, match="y: expected numbers above 0 with units='log', got -"):
+        MetricRegressor(units="log").fit(X, X[:, 0])
+
+
+def test_a_quantile_is_met_by_about_its_share_of_rows() -> None:
+    model = MetricRegressor("pinball(0.8)", "hand-made", "linear", STEEP).fit(X, COUNTS)
+    assert (model.predict(X) >= COUNTS).mean() == pytest.approx(0.8, abs=0.1)
+    assert model.score(X, COUNTS) == pytest.approx(-mean_pinball_loss(COUNTS, model.predict(X), alpha=0.8))
+
+
+@pytest.mark.parametrize("kind", ["small", "mlp", "additive", torch.nn.Sequential(torch.nn.Linear(3, 1))])
+def test_any_kind_of_model_is_trained(kind: Any) -> None:
+    recipe = STEEP if kind == "additive" else SHORT
+    model = MetricRegressor("mae", model=kind, recipe=recipe).fit(X, COUNTS)
+    assert mean_absolute_error(COUNTS, model.predict(X)) < 0.9 * np.abs(COUNTS - COUNTS.mean()).mean()
+
+
+def test_tabm_is_trained() -> None:
+    recipe = replace(SHORT, warmup=60, rounds=2, trust_cap=5)
+    model = MetricRegressor("rmse", "usual", "tabm", recipe=recipe).fit(X, COUNTS)
+    assert r2_score(COUNTS, model.predict(X)) > 0.2
+
+
+def test_a_function_of_your_own_is_trained_for() -> None:
+    def cost(y_true: np.ndarray, y_pred: np.ndarray) -> float:
+        return float(np.where(y_pred < y_true, 6 * (y_true - y_pred), y_pred - y_true).mean())
+
+    metric = black_box(cost, higher_is_better=False, task="regression", max_calls=800)
+    model = MetricRegressor(metric, model="linear", recipe=STEEP).fit(X, COUNTS)
+    assert (model.predict(X) < COUNTS).mean() < 0.35
+    with pytest.raises(ValueError, match="sample_weight: expected equal weights because the metric 'cost' takes none"):
+        model.fit(X, COUNTS, sample_weight=np.arange(1.0, 501))
+
+
+def test_times_that_are_censored_are_ordered() -> None:
+    until = np.exp(2.5 + 0.8 * RNG.normal(size=500))
+    times, event = np.minimum(PRICES, until), (until >= PRICES).astype(float)
+    model = MetricRegressor("censored_concordance", model="linear", recipe=STEEP)
+    model.fit(X, times, columns={"event": event})
+    assert model.correction_.kind == "none"
+    assert model.score(X, times, columns={"event": event}) > 0.8
+    with pytest.raises(ValueError, match="columns: expected"):
+        model.fit(X, times)
+
+
+# ---- rows and weights ------------------------------------------------------------------------------------------------
+
+
+def test_weights_move_the_constant() -> None:
+    y = np.where(np.arange(500) % 2 == 0, 0.0, 10.0)
+    noise = RNG.normal(size=(500, 2))
+    model = MetricRegressor("mae", "mse", "linear")
+    low = model.fit(noise, y, sample_weight=np.where(y == 0, 5.0, 1.0)).predict(noise).mean()
+    high = model.fit(noise, y, sample_weight=np.where(y == 0, 1.0, 5.0)).predict(noise).mean()
+    assert low < 3
+    assert high > 7
+
+
+def test_validation_rows_may_be_given_and_groups_are_not_divided() -> None:
+    model = MetricRegressor("mae", "mse", "linear")
+    by_number = clone(model).fit(X, COUNTS, validation=np.arange(400, 500)).predict(X)
+    apart = clone(model).fit(X[:400], COUNTS[:400], validation=(X[400:], COUNTS[400:])).predict(X)
+    np.testing.assert_allclose(by_number, apart)
+    assert np.isfinite(clone(model).fit(X, COUNTS, groups=np.arange(500) // 25).predict(X)).all()
+
+
+def test_a_fitted_model_is_the_same_again_and_after_pickling(costly_shortage: MetricRegressor) -> None:
+    again = clone(costly_shortage).fit(X[:400], COUNTS[:400])
+    np.testing.assert_array_equal(again.predict(X), costly_shortage.predict(X))
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(again)).predict(X), again.predict(X))
+
+
+# ---- stopping and mistakes -------------------------------------------------------------------------------------------
+
+
+def test_a_time_limit_and_a_callback_end_the_competition() -> None:
+    model = MetricRegressor("mae", model="linear", time_limit=1e-3).fit(X, COUNTS)
+    assert model.interrupted_
+    assert len(model.leaderboard()) < 4
+    calls: list[int] = []
+    stopped = MetricRegressor("mae", model="small", recipe=SHORT, callback=lambda done: calls.append(1) or True)
+    assert stopped.fit(X, COUNTS).interrupted_
+    assert len(calls) == 1
+    assert np.isfinite(stopped.predict(X)).all()
+
+
+def test_few_rows_and_constant_targets_are_fitted_too() -> None:
+    few = MetricRegressor("within(0.1)", model="linear", recipe=STEEP).fit(X[:8], PRICES[:8])
+    assert np.isfinite(few.predict(X)).all()
+    same = MetricRegressor("mae", model="linear", recipe=STEEP).fit(X, np.full(500, 7.0))
+    np.testing.assert_allclose(same.predict(X), 7, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("given", "match"),
+    [
+        ({"metric": "f1"}, "metric: expected one of numbers .*, got 'f1' of binary"),
+        ({"method": "x"}, "method: expected one of auto, usual, hand-made, mse, surrogate, direct, got 'x'"),
+        ({"units": "x"}, "units: expected 'auto', 'log' or 'standardised', got 'x'"),
+    ],
+)
+def test_mistakes_are_named(given: dict[str, str], match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        MetricRegressor(**given).fit(X, COUNTS)  # type: ignore[arg-type]
+
+
+def test_a_notebook_shows_what_won(costly_shortage: MetricRegressor) -> None:
+    assert costly_shortage.verdict_.winner in costly_shortage._card()
+    assert str(NumbersVerdict("mse", "log", "as predicted", "MAE", 2.0, 2.0, 0.0, False)) == (
+        "kept mse (log, as predicted): MAE 2"
+    )
+
+
+def test_a_tolerance_is_known_in_the_units_of_training() -> None:
+    targets = torch.full((5,), 200.0)
+    cases = {
+        ("within(0.1)", True): 0.1 / 0.5,
+        ("within(0.1)", False): 0.1 * 200 / 50,
+        ("within_units(5)", False): 5 / 50,
+        ("within_units(5)", True): 5 / 200 / 0.5,
+    }
+    for (name, log), expected in cases.items():
+        units = Units(0.0, 0.5 if log else 50.0, log)
+        assert tolerances(get_metric(name), units, targets) == pytest.approx([expected])
+    assert tolerances(get_metric("mae"), Units(), targets) == []
+
+
+def test_made_up_rows_are_predicted_nearly_as_well_as_they_can_be() -> None:
+    features, y = make_regression(600, 5, noise=10.0, random_state=0)
+    model = MetricRegressor("r2", model="linear", recipe=STEEP).fit(features[:500], y[:500])
+    assert model.score(features[500:], y[500:]) > 0.97

@@ -1,0 +1,88 @@
+"""The page about numbers says what is stored, and its arithmetic is right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from metricgrad.evaluation.store import Store
+from studies.numbers import page, run
+
+PAGE = Path(__file__).parents[2] / "docs" / "numbers.md"
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Path:
+    store = Store(tmp_path / "numbers.jsonl")
+    for seed in range(3):
+        for dataset, metric in run.CELLS:
+            for model in run.MODELS:
+                base = 100.0 + seed if dataset == "bikes" else 0.5
+                step = -(2.0 + seed) if dataset == "bikes" else 0.01 * (seed - 1)
+                kinds = {"squared error": base, "best loss by hand": base + step, "chosen": base + 2 * step}
+                kinds["best loss by hand, longer"] = base + step
+                if model == "lightgbm":
+                    kinds = {"absolute error": base, "quantile": base, **kinds}
+                values = {
+                    kind: {
+                        "name": "mse" if kind == "squared error" else "pinball-0.8",
+                        "test": value,
+                        "plain": 2 * base,
+                    }
+                    for kind, value in kinds.items()
+                }
+                learned = {"pinball-0.8": {"kept": True, "value": 3.0}, "surrogate": {"kept": seed > 1, "value": 2.0}}
+                outcome = {"values": values, "validation": {} if model == "lightgbm" else learned, "known_rows": 10_000}
+                store.add({"dataset": dataset, "metric": metric, "model": model, "seed": seed}, outcome)
+    return store.path
+
+
+def test_the_page_has_the_numbers_that_are_stored() -> None:
+    assert page.page() == PAGE.read_text("utf-8")
+
+
+def test_every_cell_is_stored_for_the_same_seeds() -> None:
+    found = page.outcomes()
+    counts = found[found["kind"] == page.CHOSEN].groupby(["dataset", "metric", "model"])["seed"].nunique()
+    assert len(counts) == len(run.CELLS) * len(run.MODELS)
+    assert counts.nunique() == 1
+    assert len(list(Store(page.RESULTS))) == len({Store.key(record["run"]) for record in Store(page.RESULTS)})
+
+
+def test_a_gain_is_that_of_the_same_seed_and_lower_costs_are_gains(stored: Path) -> None:
+    found = page.outcomes(stored)
+    costs = page.gain(found, run.CELLS[0], "mlp", page.BY_HAND)
+    assert costs.tolist() == pytest.approx([2.0, 3.0, 4.0])
+    shares = page.gain(found, run.CELLS[2], "mlp", page.USUAL)
+    assert shares.tolist() == pytest.approx([-0.02, 0.0, 0.02])
+    error = np.std([2.0, 3.0, 4.0], ddof=1) / 3**0.5
+    assert page.written(costs, run.CELLS[0], signed=True) == f"+3.00 ± {error:.2f}"
+    assert page.written(shares, run.CELLS[2], signed=True).startswith(("+0.0 ", "-0.0 "))
+
+
+def test_what_was_wanted_is_said_to_be_met_or_missed(stored: Path) -> None:
+    text = " ".join(page.page(stored).split())
+    saved = np.mean([2 * (2 + seed) / (100 + seed) for seed in range(3)])
+    assert f"network {100 * saved:.1f}" in text
+    assert "missed: 10 % were wanted" in text
+    assert "ahead by more than a standard error: bikes, cost" in text
+    assert "in 3 of 3 seeds, by more than the noise in 1" in text
+    assert "(50 % less)" in text
+    assert "Chosen: pinball 21." in text
+
+
+def test_the_features_are_numbers_and_the_rows_are_not_in_both_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pandas as pd
+
+    frame = pd.DataFrame({"target": np.arange(50.0), "hr": np.arange(50) % 3, "mnth": ["a", "b"] * 25})
+    frame["weekday"] = frame["season"] = 1
+    (tmp_path / "numbers").mkdir()
+    frame.to_parquet(tmp_path / "numbers" / "bikes.parquet")
+    monkeypatch.setenv("METRICGRAD_DATA", str(tmp_path))
+    X, y, test_X, test_y = run.rows_of("bikes", 0)
+    assert (X.dtype, X.shape, test_X.shape) == (np.float32, (35, 7), (15, 7))
+    assert sorted([*y, *test_y]) == list(range(50))
