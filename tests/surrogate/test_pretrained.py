@@ -138,7 +138,7 @@ def test_a_bundled_surrogate_of_low_fidelity_is_warned_of(
         if use == "loss":
             SurrogateLoss("auc")
         else:
-            MetricClassifier("auc", model="linear", recipe=short).fit(x, x[:, 0] > 0)
+            MetricClassifier("auc", "sl-r", "linear", recipe=short).fit(x, x[:, 0] > 0)
     said = [str(warning.message) for warning in caught if "bundled surrogate" in str(warning.message)]
     assert len(said) == warned
     if warned:

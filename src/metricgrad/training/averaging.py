@@ -13,7 +13,7 @@ from metricgrad.training.trees import Trees, summed
 
 
 def averaged(models: Sequence[Scorer], centre: Tensor, scale: Tensor) -> Scorer:
-    """Return the mean of standardised scores of models of one kind, in double precision.
+    """Return the mean of standardised scores of models of one kind, of models known by name in double precision.
 
     Of linear models, of additive ones with the same knots and of trees it is one of the same kind; of networks it
     holds all of them. `centre` and `scale`, `(k, outputs)`, are as in `Average`.
@@ -35,7 +35,8 @@ def averaged(models: Sequence[Scorer], centre: Tensor, scale: Tensor) -> Scorer:
             head.weight.copy_(sum(f.unsqueeze(-1) * h.weight for f, h in zip(factor, heads, strict=True) if h))
             head.bias.copy_(sum(f * (h.bias - c) for f, c, h in zip(factor, centre, heads, strict=True) if h))
         return mean
-    copies = [deepcopy(model).double() for model in models]
+    # A module of the user's may need the precision that it was trained in.
+    copies = [deepcopy(model).double() if model.name else deepcopy(model) for model in models]
     return Scorer(Average(copies, centre, scale), first.name, first.features, first.outputs, folds=len(models))
 
 
