@@ -111,7 +111,7 @@ def fit_and_weigh(rows: int, features: int) -> None:
     X, y = made_up_table(rows, features)
     before = peak_memory()
     recipe = replace(RECIPES["default"], warmup=60, rounds=20, trust=-1.0)
-    MetricClassifier("f1", recipe=recipe, random_state=0).fit(X, y)
+    MetricClassifier("f1", "sl-r", recipe=recipe, random_state=0).fit(X, y)
     print(before, peak_memory())
 
 

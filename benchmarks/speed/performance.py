@@ -214,7 +214,7 @@ USER = """## What a user runs
 
 Tables of 20,000 rows, one thread. All fit on four fifths of the rows; LightGBM, logistic regression and LibAUC choose
 the exact threshold for F1 on the others, as `MetricClassifier` does. *cross-entropy: linear* is
-`MetricClassifier("f1", "cross-entropy", "linear")`, *F1: linear* the same with the default method. LibAUC trains the
+`MetricClassifier("f1", "cross-entropy", "linear")`, *F1: linear* the same with `method="sl-r"`. LibAUC trains the
 paper's network in 1,500 steps of 128 rows.{missing}
 
 {fits}

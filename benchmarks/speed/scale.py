@@ -77,7 +77,7 @@ def run_array(path: Path, model: str) -> dict[str, Any]:
     begun = time.process_time()
     X, y = read_parquet(path)
     read = time.process_time()
-    MetricClassifier("f1", model=model, random_state=0).fit(X, y)
+    MetricClassifier("f1", "sl-r", model=model, random_state=0).fit(X, y)
     return {"read_seconds": read - begun, "seconds": time.process_time() - read, "bytes": X.nbytes + y.nbytes}
 
 
@@ -89,7 +89,9 @@ def run_fit(path: Path, model: str) -> dict[str, Any]:
     held = [read_table(path, text_columns=[LABEL])]
     read = time.process_time()
     size = int(held[0].memory_usage(index=False).sum())
-    fitted = TableClassifier("f1", model=model, random_state=0).fit(held.pop(), LABEL)  # as the command: held nowhere
+    fitted = TableClassifier("f1", "sl-r", model=model, random_state=0).fit(
+        held.pop(), LABEL
+    )  # as the command: held nowhere
     save(fitted, path.with_suffix(".model"))
     return {"read_seconds": read - begun, "seconds": time.process_time() - read, "bytes": size}
 

@@ -56,7 +56,7 @@ def fit_lap(model: str) -> Callable[[], float]:
 
     X, y = made_up_table(20_000, 30)
     recipe = Recipe(warmup=300, rounds=100)
-    return partial(processor_time, lambda: MetricClassifier("f1", model=model, recipe=recipe).fit(X, y), 1)
+    return partial(processor_time, lambda: MetricClassifier("f1", "sl-r", model=model, recipe=recipe).fit(X, y), 1)
 
 
 def round_lap(compiled: bool, rounds: int = 20) -> Callable[[], float]:

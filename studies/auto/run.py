@@ -58,7 +58,7 @@ def outcome(run: dict[str, Any]) -> dict[str, Any]:
     begun = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = MetricClassifier(run["metric"], random_state=SEED, **HOW[run["model"]]).fit(X[~test], y[~test])
+        model = MetricClassifier(run["metric"], "sl-r", random_state=SEED, **HOW[run["model"]]).fit(X[~test], y[~test])
     cpu = time.process_time() - begun
     judge = get_metric(run["metric"])
     loss = float(judge(model._decision(X[test]), y[test]))

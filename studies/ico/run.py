@@ -83,7 +83,7 @@ def folded(run: dict[str, Any], X: Array, y: Array, known: Array, seed: int) -> 
     """Return the mean score of all rows by models of five folds, and the share of them that followed the metric."""
     total, kept = np.zeros(len(y)), 0.0
     for _, held_out in folds(y[known], FOLDS, seed):
-        model = MetricClassifier(METRIC, model=run["model"], random_state=seed)
+        model = MetricClassifier(METRIC, "sl-r", model=run["model"], random_state=seed)
         scores = model.fit(X[known], y[known], validation=held_out).decision_function(X)
         total += scores / scores[known].std() / FOLDS
         kept += model.verdict_.followed / FOLDS

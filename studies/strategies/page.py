@@ -112,8 +112,8 @@ def surrogate_table(frame: pd.DataFrame) -> str:
     return markdown(["model", "with, %", "without, %", "difference", "surrogate chosen"], rows)
 
 
-def main() -> None:
-    """Write the tables into the page."""
+def page() -> str:
+    """Return the page with the tables of what is stored."""
     records = Store(RESULTS).records()
     frame = frame_of(records)
     chosen = Counter(frame["chosen"])
@@ -132,7 +132,12 @@ def main() -> None:
         ("surrogate", surrogate_table(frame) + "\n"),
     ):
         text = in_place(text, name, part)
-    PAGE.write_text(text, encoding="utf-8")
+    return text
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(page(), encoding="utf-8")
 
 
 if __name__ == "__main__":
