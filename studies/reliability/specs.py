@@ -48,6 +48,7 @@ def attempt(work: Path, seed: int, case: int) -> Mapping[str, Any]:
             seen.append(f"{event} {values}"[:200])
 
     get_metric("f1")
+    get_metric("sum(amount * tp)")  # so is what reads expressions over columns
     get_metric("sklearn.metrics.cohen_kappa_score")  # scikit-learn is imported when it is first named
     sys.addaudithook(watch)
     verdict = of_call(lambda: get_metric(text))

@@ -81,7 +81,7 @@ def test_the_papers_datasets_that_are_not_here_are_left_out_and_named(
         (["table2", "--protocol", "mine"], "protocol: expected one of paper, honest, both, got 'mine'"),
         (["table2", "--budget", "huge"], "budget: expected one of quick, standard, paper, got 'huge'"),
         (["table2", "--recipe", "soup"], "recipe: expected one of default, paper, got 'soup'"),
-        (["table2", "--model", "tree"], "model: expected one of mlp, small, linear, additive, tabm, got 'tree'"),
+        (["table2", "--model", "tree"], "model: expected one of mlp, small, plain, linear, additive, tabm, got 'tree'"),
         (["table2", "--datasets", "mnist"], "datasets: expected some of .*digits8.*, got 'mnist'"),
         (["table2", "--datasets", "digits8", "--methods", "svm"], "methods: expected some of .*, got 'svm'"),
         (["table2", "--datasets", "digits8", "--methods", "focal"], "methods: expected some of sl-u, .*got 'focal'"),

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from metricgrad.metrics.callable import black_box
 from metricgrad.metrics.registry import Metric, get_metric
 from metricgrad.surrogate import pretraining as universal
-from metricgrad.surrogate.loss import SurrogateLoss, clip_gradients
+from metricgrad.surrogate.loss import DEAD_REFININGS, SurrogateLoss, clip_gradients
 from metricgrad.surrogate.network import CONFIGS, Surrogate, SurrogateConfig, config_for, new_surrogate
 from metricgrad.surrogate.pretrained import load_universal, save_surrogate
 from metricgrad.surrogate.pretraining import Fitting
@@ -456,11 +456,15 @@ def test_a_saturated_surrogate_is_rescaled_and_then_made_linear() -> None:
     assert loss.refine(*sets) < 0.05
     assert loss.revived == 0
     saturated(loss)
+    for _ in range(DEAD_REFININGS - 1):
+        assert loss.refine(*sets) > 0.4
     with pytest.warns(UserWarning, match=r"the surrogate of AUC was saturated, 0\.\d+ from the metric .* rescaled"):
         assert loss.refine(*sets) > 0.4
     assert loss.refine(*sets) < 0.1
     assert loss.surrogate.config.link == "sigmoid"
     saturated(loss)
+    for _ in range(DEAD_REFININGS - 1):
+        loss.refine(*sets)
     with pytest.warns(UserWarning, match="its output function is a line from now on"):
         loss.refine(*sets)
     assert loss.refine(*sets) < 0.1

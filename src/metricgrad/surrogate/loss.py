@@ -44,6 +44,8 @@ REPLAYED, REFININGS = 4, 100
 """Of a black box that is called: steps over sets of earlier calls for every refining, and the least number of these."""
 DEAD_GAP = 0.05
 """Gap, as a share of the range of losses, from which on a saturated surrogate is rescaled."""
+DEAD_REFININGS = 20
+"""Refinings in a row at which it is saturated before that: far from the sets it was fitted to, it may still learn."""
 MIN_COMPARED, MIN_CORRELATION = 24, 0.4
 """Sets of a model from which on an emulator is given up, if it correlates less than this with the metric there."""
 
@@ -170,7 +172,7 @@ class SurrogateLoss(nn.Module):
         self.surrogate.eval().requires_grad_(False)
         self.frozen, self.clip, self.relational = frozen, clip, relational
         self.sync, self.gather = sync, gather
-        self.skipped = self.revived = self.probing_calls = 0
+        self.skipped = self.revived = self.probing_calls = self._saturated = 0
         self.known_cosine = math.nan
         self.register_buffer("running_gap", torch.tensor(float("nan")))
         self.learning_rate = learning_rate
@@ -566,12 +568,14 @@ class SurrogateLoss(nn.Module):
 
         If that happens again, its output function becomes a line, which cannot saturate.
         """
-        if not gap > DEAD_GAP * float(self.surrogate.high - self.surrogate.low) or len(true) < 2:
+        near = not gap > DEAD_GAP * float(self.surrogate.high - self.surrogate.low)
+        if near or len(true) < 2 or not self.surrogate.is_saturated(pooled := pool()):
+            self._saturated = 0
             return
-        pooled = pool()
-        if not self.surrogate.is_saturated(pooled):
+        self._saturated += 1
+        if self._saturated < DEAD_REFININGS:
             return
-        self.revived += 1
+        self.revived, self._saturated = self.revived + 1, 0
         if self.revived > 1:
             self.surrogate.make_linear(pooled, true)
         else:
@@ -680,6 +684,7 @@ class SurrogateLoss(nn.Module):
         """Return the state of the optimiser and of calls of a black box, so that a state dict resumes exactly."""
         state = None if self._optimizer is None else self._optimizer.state_dict()
         known = {"skipped": self.skipped, "revived": self.revived, "link": self.surrogate.config.link}
+        known["saturated"] = self._saturated
         found = {"optimizer": state, **known}
         return found if self.judge.budget is None else {**found, "black_box": self._black_box_state()}
 
@@ -690,6 +695,7 @@ class SurrogateLoss(nn.Module):
             # A copy: Adam changes in place what it would share with the loss the state came from.
             self.optimizer.load_state_dict(deepcopy(state["optimizer"]))
         self.skipped, self.revived = state["skipped"], state.get("revived", 0)
+        self._saturated = state.get("saturated", 0)
         self.surrogate.config = replace(self.surrogate.config, link=state.get("link", self.surrogate.config.link))
         if self.judge.budget is not None and "black_box" in state:
             self._load_black_box(deepcopy(state["black_box"]))

@@ -155,7 +155,9 @@ class Average(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Score rows."""
-        scores = [model(x).reshape(len(x), -1) for model in self.models]
+        exporting = torch.compiler.is_exporting()  # a program for any number of rows cannot check shapes
+        called = [cast(Scorer, model).body if exporting else model for model in self.models]
+        scores = [score(x).reshape(x.shape[0], -1) for score in called]
         parts = zip(scores, self.centre, self.scale, strict=True)
         return torch.stack([(own - centre) / scale for own, centre, scale in parts]).mean(0)
 
