@@ -114,7 +114,7 @@ def surrogate_table(frame: pd.DataFrame) -> str:
 
 def page() -> str:
     """Return the page with the tables of what is stored."""
-    records = Store(RESULTS).records()
+    records = list(Store(RESULTS))
     frame = frame_of(records)
     chosen = Counter(frame["chosen"])
     made = (
