@@ -65,7 +65,7 @@ class Round:
         >>> from metricgrad import MetricClassifier, Recipe
         >>> kept = []
         >>> model = MetricClassifier(
-        ...     model="linear", recipe=Recipe(warmup=3, rounds=0), callback=lambda done: kept.append(done.scalars())
+        ...     "f1", "sl-r", "linear", Recipe(warmup=3, rounds=0), callback=lambda done: kept.append(done.scalars())
         ... )
         >>> _ = model.fit(*load_breast_cancer(return_X_y=True))
         >>> [sorted(numbers) for numbers in kept]
