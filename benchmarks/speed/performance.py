@@ -215,7 +215,8 @@ USER = """## What a user runs
 Tables of 20,000 rows, one thread. All fit on four fifths of the rows; LightGBM, logistic regression and LibAUC choose
 the exact threshold for F1 on the others, as `MetricClassifier` does. *cross-entropy: linear* is
 `MetricClassifier("f1", "cross-entropy", "linear")`, *F1: linear* the same with `method="sl-r"`. LibAUC trains the
-paper's network in 1,500 steps of 128 rows.{missing}
+paper's network in 1,500 steps of 128 rows.{missing} The default, `method="auto"` on five folds, trains several models
+where these train one; its price against LightGBM on five folds is not measured yet.
 
 {fits}
 
@@ -263,7 +264,8 @@ frozen, refined every third step and refined every step ({at}). (2) `torch.compi
 gradient written out in numpy, whose operations take a fraction of the time of torch's, Adam without the class around
 it, and the sets of a step pooled once for the loss and for `refine`: {frozen_numpy}, {third_numpy} and {every_numpy}
 ({at_numpy}). (4) Sets read and checked once, in numpy; the metric called without checks, and without weights that
-nobody gave: what is measured here. What is left of a step with `refine` is the true metric, the surrogate's own
+nobody gave: what is measured here, the later of two runs; the earlier gave 2.11 refined every step, which was not
+stored. What is left of a step with `refine` is the true metric, the surrogate's own
 gradient and Adam on its weights. The default recipe refines less often.
 """
 

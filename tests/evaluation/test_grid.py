@@ -156,7 +156,7 @@ def test_jobs_run_on_ray_with_and_without_an_address() -> None:
 
 @pytest.mark.cluster  # starts a real cluster, here because two of them starve each other
 def test_two_workers_of_ray_train_follow_a_metric_together() -> None:
-    run_framework("ray_train", least=0.85)
+    assert run_framework("ray_train", least=0.85)
 
 
 @pytest.mark.cluster  # starts a real cluster

@@ -21,7 +21,7 @@ def test_every_program_is_on_the_page() -> None:
 
 
 def test_two_processes_train_by_ddp() -> None:
-    run_framework("plain_ddp", *TORCHRUN, least=0.85)
+    assert run_framework("plain_ddp", *TORCHRUN, least=0.85)
 
 
 def test_two_processes_train_by_lightning_with_one_surrogate() -> None:
@@ -37,9 +37,9 @@ def test_two_processes_train_by_accelerate_in_bfloat16_with_one_surrogate() -> N
 def test_a_trainer_of_transformers_follows_a_metric() -> None:
     pytest.importorskip("transformers")
     pytest.importorskip("accelerate")  # which its Trainer needs
-    run_framework("transformers_trainer", least=0.5)
+    assert run_framework("transformers_trainer", least=0.5)
 
 
 def test_a_network_of_skorch_follows_a_metric_in_a_search() -> None:
     pytest.importorskip("skorch")
-    run_framework("skorch_classifier", least=0.85)
+    assert run_framework("skorch_classifier", least=0.85)

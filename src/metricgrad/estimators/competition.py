@@ -193,10 +193,6 @@ class RuleCandidate(Candidate):
     """
 
     @cached_property
-    def _found(self) -> dict[int, HeldOut]:
-        return {}
-
-    @cached_property
     def rule(self) -> Rule | None:
         """The rule that is best on all held-out rows; None if that is the scores themselves."""
         rule = self._rule(super().held_out())
@@ -213,19 +209,20 @@ class RuleCandidate(Candidate):
 
     def judged(self, folds: int | None = None) -> HeldOut:
         """Return decision scores of held-out rows, each part by the rule that is best on the others."""
-        known, place = self._found, len(self.folds) if folds is None else folds
-        if place not in known:
-            rows = super().held_out(folds)
-            part = torch.arange(len(rows.y)) % RULE_PARTS
-            part = part[torch.randperm(len(part), generator=torch.Generator().manual_seed(0))]
-            scores = torch.empty_like(rows.scores)
-            for number in range(RULE_PARTS):
-                own, others = _part(rows, part == number), _part(rows, part != number)
-                rule = self._rule(others)
-                decided = own.scores if rule.is_plain else self._decided(rule, own)
-                scores[part == number] = decided / decided.std(correction=0).clamp(min=MIN_SPREAD)
-            known[place] = rows._replace(scores=scores)
-        return known[place]
+        count = sum(len(fold.rows.y) for fold in self.folds[:folds])
+        return _part(self._cross_fitted, torch.arange(len(self._cross_fitted.y)) < count)
+
+    @cached_property
+    def _cross_fitted(self) -> HeldOut:
+        rows = super().held_out()
+        part = torch.arange(len(rows.y)) % RULE_PARTS
+        part = part[torch.randperm(len(part), generator=torch.Generator().manual_seed(0))]
+        scores = torch.empty_like(rows.scores)
+        for number in range(RULE_PARTS):
+            own, rule = _part(rows, part == number), self._rule(_part(rows, part != number))
+            decided = own.scores if rule.is_plain else self._decided(rule, own)
+            scores[part == number] = decided / decided.std(correction=0).clamp(min=MIN_SPREAD)
+        return rows._replace(scores=scores)
 
     def _decided(self, rule: Rule, rows: HeldOut) -> Tensor:
         names = self.folds[0].trained.judge.columns
