@@ -144,6 +144,26 @@ def test_two_writers_of_a_folder_leave_one_of_two_whole_folders(tmp_path: Path) 
     assert os.listdir(tmp_path) == ["model"]
 
 
+def test_a_folder_that_comes_and_goes_during_the_replacement_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another writer puts its folder there before our rename, and has taken it away again when we look."""
+    target = folder_with(tmp_path / "model", "old")
+    rename, calls = Path.rename, []
+
+    def contended(self: Path, to: Path) -> Path:
+        calls.append(self.suffix)
+        if calls.count(".new") == 1 and self.suffix == ".new":
+            raise OSError(errno.ENOTEMPTY, "Directory not empty")
+        return rename(self, to)
+
+    monkeypatch.setattr(Path, "rename", contended)
+    with replacing_folder(target) as new:
+        folder_with(new, "new")
+    assert (target / "content").read_text() == "new"
+    assert os.listdir(tmp_path) == ["model"]
+
+
 # ---- killed --------------------------------------------------------------------------------------------------------
 
 

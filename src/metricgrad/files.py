@@ -6,6 +6,7 @@ killed process can be distinguished from files in progress, and are removed by t
 
 from __future__ import annotations
 
+import errno
 import os
 import platform
 import re
@@ -76,12 +77,11 @@ def _swap(new: Path, target: Path) -> None:
         try:
             new.rename(target)
             break
-        except OSError:
-            if not target.exists():
-                if old.exists():
-                    old.rename(target)
-                raise
-            if attempt == SWAP_ATTEMPTS - 1:
+        except OSError as error:
+            taken = error.errno in (errno.ENOTEMPTY, errno.EEXIST) or target.exists()
+            if not taken and old.exists():
+                old.rename(target)
+            if not taken or attempt == SWAP_ATTEMPTS - 1:
                 raise
             shutil.rmtree(old, ignore_errors=True)  # another process has put a folder there, which is newer
     shutil.rmtree(old, ignore_errors=True)
