@@ -44,12 +44,12 @@ def test_losses_and_gradients_are_those_of_torch(config: SurrogateConfig, seed: 
     surrogate, sets = surrogate_of(config, seed), sets_of(seed, rows=rows, spread=spread)
     scores, targets, weights = sets
     informative = torch.tensor([True, False, True])
-    value, gradient, features = mean_loss(surrogate, Sets(*arrays(surrogate, *sets), informative.numpy()))
+    value, gradient, judged = mean_loss(surrogate, Sets(*arrays(surrogate, *sets), informative.numpy()))
     leaf = scores.clone().requires_grad_()
     expected = surrogate(leaf, targets, weights)[informative].mean()
     (slope,) = torch.autograd.grad(expected, leaf)
     torch.testing.assert_close(
-        torch.from_numpy(features), surrogate.pool(scores, targets, weights), rtol=1e-9, atol=1e-9
+        torch.from_numpy(judged.inputs[0]), surrogate.pool(scores, targets, weights), rtol=1e-9, atol=1e-9
     )
     torch.testing.assert_close(value, expected.detach(), rtol=1e-9, atol=1e-9)
     torch.testing.assert_close(gradient, slope, rtol=1e-6, atol=1e-8 * float(slope.abs().max()) + 1e-14)
@@ -61,7 +61,8 @@ def test_gradients_of_the_weights_are_those_of_torch(config: SurrogateConfig, re
     surrogate, sets = surrogate_of(config), sets_of(1, sets=5)
     true = torch.rand(5, dtype=torch.float64)
     features = pool(surrogate, *arrays(surrogate, *sets)).features
-    losses, gradients = distance_gradient(surrogate, features, true.numpy(), relational)
+    judged = judge(surrogate, features)
+    losses, gradients = judged.losses, distance_gradient(surrogate, judged, true.numpy(), relational)
     surrogate.requires_grad_(True)
     span = surrogate.high - surrogate.low
     smooth = surrogate(*sets)
@@ -170,6 +171,7 @@ def test_refining_on_the_sets_of_the_last_forward_is_refining_on_any() -> None:
     first, second = SurrogateLoss("f1"), SurrogateLoss("f1")
     first(scores, targets)
     assert first.refine(scores, targets) == second.refine(scores, targets)
+    assert first.refine(scores, targets) == second.refine(scores, targets)  # the surrogate is no longer that of forward
     with torch.no_grad():
         scores.mul_(2).add_(torch.linspace(0, 1, 60))  # the pooled sets are no longer those of the scores
     assert first.refine(scores, targets) == second.refine(scores, targets)

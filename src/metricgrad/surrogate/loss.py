@@ -31,7 +31,7 @@ from metricgrad.surrogate.pretrained import bundled_surrogate, open_surrogate
 
 if TYPE_CHECKING:
     from metricgrad.surrogate.adam import Adam
-    from metricgrad.surrogate.small_sets import Array, Sets
+    from metricgrad.surrogate.small_sets import Array, Judged, Seen, Sets
 
 FORMS = ("best", "zero")
 LOOKS_SHARE = 0.25
@@ -153,9 +153,7 @@ class SurrogateLoss(nn.Module):
         self.judge: Metric = metric
         self._truth: Metric | None = None
         self._known: Tensor | None = None
-        self._pooled: tuple[tuple[Array, ...], Array] | None = (
-            None  # the sets of the last forward, and their pooled features
-        )
+        self._seen: Seen | None = None  # the sets of the last forward
         self._compared: list[Tensor] = []
         self._called: list[tuple[Tensor, Tensor]] = []
         self._generator, self._per_set, self._next_due = torch.Generator().manual_seed(0), 1.0, 0
@@ -294,12 +292,12 @@ class SurrogateLoss(nn.Module):
 
     def _known_loss(self, scores: Tensor, targets: Tensor, weights: Tensor | None, sets: Sets) -> Tensor:
         """Return the loss of small sets, whose gradient is computed at once."""
-        from metricgrad.surrogate.small_sets import Known, mean_loss
+        from metricgrad.surrogate.small_sets import Known, Seen, mean_loss
 
         refined = self._refined
-        value, gradient, features = mean_loss(self.surrogate, sets)
+        value, gradient, judged = mean_loss(self.surrogate, sets)
         if not self.frozen:
-            self._pooled = tuple(rows.copy() for rows in sets[:3]), features
+            self._seen = Seen.of(self.surrogate, sets, judged)
         gradient = gradient.view(scores.shape)
 
         def plain(moved: Tensor) -> Tensor:
@@ -457,27 +455,19 @@ class SurrogateLoss(nn.Module):
 
     def _refine_small(self, scores: Tensor, targets: Tensor, weights: Tensor | None, sets: Sets, steps: int) -> float:
         """Do what `refine` does, on small sets that are known to be valid."""
+        from metricgrad.surrogate.small_sets import judged_again
+
         self._refined += 1
         shape = sets.scores.shape
         with torch.no_grad(), torch.autocast("cpu", enabled=False):
             heavy = None if weights is None else weights.reshape(shape)
             true = self.true(scores.detach().reshape(shape), targets.reshape(shape), heavy, checked=True)
             self._stretch(true)
-            features = self._features(sets)
-            gap = float(np.concatenate(self._learn_small(features, true, steps)).mean())
-            self._revive(partial(torch.from_numpy, features), true, gap)
+            judged = judged_again(self.surrogate, sets, self._seen)
+            gap = float(np.concatenate(self._learn_small(judged, true, steps)).mean())
+            self._revive(partial(torch.from_numpy, judged.inputs[0]), true, gap)
         self._count_gap(gap)
         return gap
-
-    def _features(self, sets: Sets) -> Array:
-        """Return the pooled features of small sets, `(k, q)`; those of the last `forward` are known."""
-        from metricgrad.surrogate.small_sets import pool
-
-        if self._pooled is not None:
-            seen, features = self._pooled
-            if features.dtype == sets.scores.dtype and all(map(np.array_equal, sets[:3], seen)):
-                return features
-        return pool(self.surrogate, *sets[:3]).features
 
     def _affordable(self, kept: Tensor) -> Tensor:
         """Return the mask of the sets that a black box is called on: none if it is not due, or calls have run out."""
@@ -519,13 +509,13 @@ class SurrogateLoss(nn.Module):
 
     def _learn(self, sets: tuple[Tensor, Tensor, Tensor], true: Tensor, steps: int) -> list[Tensor]:
         """Step Adam over parts of the sets, `(k, n)`, and return the gaps of each part before its step."""
-        from metricgrad.surrogate.small_sets import arrays, is_small, pool
+        from metricgrad.surrogate.small_sets import arrays, is_small, judge, pool
 
         surrogate, gaps = self.surrogate, []
         pooled = None
         if is_small(surrogate, sets[0]) and not self.metric.costly:
-            features = pool(surrogate, *arrays(surrogate, *sets)).features
-            return [torch.from_numpy(gap) for gap in self._learn_small(features, true, steps)]
+            judged = judge(surrogate, pool(surrogate, *arrays(surrogate, *sets)).features)
+            return [torch.from_numpy(gap) for gap in self._learn_small(judged, true, steps)]
         if surrogate.fixed_pool:
             with torch.no_grad():
                 pooled = surrogate.pool(*sets)
@@ -543,17 +533,17 @@ class SurrogateLoss(nn.Module):
             self._replay(steps)
         return gaps
 
-    def _learn_small(self, features: Array, true: Tensor, steps: int) -> list[Array]:
-        """Do what `_learn` does, on small sets of pooled features `(k, q)`."""
-        from metricgrad.surrogate.small_sets import distance_gradient
+    def _learn_small(self, judged: Judged, true: Tensor, steps: int) -> list[Array]:
+        """Do what `_learn` does, on small sets that the surrogate has just judged."""
+        from metricgrad.surrogate.small_sets import distance_gradient, judge
 
         losses, gaps = true.numpy(), []
         size = -(-len(losses) // steps)  # as torch divides into chunks
         for start in range(0, len(losses), size):
             part = slice(start, start + size)
-            smooth, gradients = distance_gradient(self.surrogate, features[part], losses[part], self.relational)
-            self._move(gradients)
-            gaps.append(np.abs(smooth - losses[part]))
+            now = judged if size == len(losses) else judge(self.surrogate, judged.inputs[0][part])
+            self._move(distance_gradient(self.surrogate, now, losses[part], self.relational))
+            gaps.append(np.abs(now.losses - losses[part]))
         return gaps
 
     def _recalibrate(self, pooled: Tensor, true: Tensor) -> None:

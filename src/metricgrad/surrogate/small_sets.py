@@ -256,35 +256,61 @@ class Known(torch.autograd.Function):
         return again, None, None, None
 
 
-@np.errstate(all="ignore")
-def mean_loss(surrogate: Surrogate, sets: Sets) -> tuple[Tensor, Tensor, Array]:
-    """Return the mean loss of the informative sets, the gradient of the scores, `(k, n)`, and the pooled features.
+class Seen(NamedTuple):
+    """Sets that a surrogate has judged, with some of its numbers, which every step of learning moves."""
 
-    These depend on nothing that is learned.
-    """
+    sets: tuple[Array, ...]
+    judged: Judged
+    numbers: tuple[float, ...]
+
+    @classmethod
+    def of(cls, surrogate: Surrogate, sets: Sets, judged: Judged) -> Seen:
+        """Return what has just been judged; the rows are copied, since a user may change them in place."""
+        return cls(tuple(rows.copy() for rows in sets[:3]), judged, numbers_of(surrogate))
+
+    def holds(self, sets: Sets) -> bool:
+        """Whether these are the sets that were judged."""
+        same = self.sets[0].dtype == sets.scores.dtype
+        return same and all(map(np.array_equal, sets[:3], self.sets))
+
+
+def numbers_of(surrogate: Surrogate) -> tuple[float, ...]:
+    """Return some numbers by which a surrogate that has learned since can be told."""
+    return float(surrogate.last.bias), float(surrogate.low), float(surrogate.high)
+
+
+@np.errstate(all="ignore")
+def judged_again(surrogate: Surrogate, sets: Sets, seen: Seen | None) -> Judged:
+    """Return the losses of sets; what is known of them from the last time is not computed again."""
+    if seen is None or not seen.holds(sets):
+        return judge(surrogate, pool(surrogate, *sets[:3]).features)
+    if seen.numbers == numbers_of(surrogate):
+        return seen.judged
+    return judge(surrogate, seen.judged.inputs[0])  # pooled features depend on nothing that is learned
+
+
+@np.errstate(all="ignore")
+def mean_loss(surrogate: Surrogate, sets: Sets) -> tuple[Tensor, Tensor, Judged]:
+    """Return the mean loss of the informative sets, the gradient of the scores, `(k, n)`, and what was judged."""
     pooled = pool(surrogate, *sets[:3])
     judged = judge(surrogate, pooled.features)
     kept = sets.informative.astype(judged.losses.dtype)
     kept /= max(kept.sum(), 1)
     gradient = scores_gradient(surrogate, pooled, features_gradient(judged, kept))
     value = torch.from_numpy(np.asarray(judged.losses @ kept))
-    return value, torch.from_numpy(gradient), pooled.features
+    return value, torch.from_numpy(gradient), judged
 
 
 @np.errstate(all="ignore")
-def distance_gradient(
-    surrogate: Surrogate, features: Array, true: Array, relational: float
-) -> tuple[Array, list[Tensor]]:
-    """Return the losses of pooled sets, `(k, q)`, and the gradients of h down their distance from the true ones.
+def distance_gradient(surrogate: Surrogate, judged: Judged, true: Array, relational: float) -> list[Tensor]:
+    """Return the gradients of h down the distance of the losses of sets from the true ones, `(k,)`.
 
     The distance is `meta_loss`, in units of the range of the surrogate.
     """
-    judged = judge(surrogate, features)
     span = surrogate.high.numpy() - surrogate.low.numpy()
     error = judged.losses / span - true / span
     slope = np.sign(error)
     if relational and len(error) > 1:
         beside = np.sign(error - error.mean()) / ((true / span).std(ddof=1) + 0.005)
         slope = slope + relational * (beside - beside.mean())
-    slope = (slope / (len(error) * span)).astype(features.dtype)
-    return judged.losses, weights_gradient(judged, slope)
+    return weights_gradient(judged, (slope / (len(error) * span)).astype(judged.inputs[0].dtype))
