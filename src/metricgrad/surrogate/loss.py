@@ -558,8 +558,9 @@ class SurrogateLoss(nn.Module):
 
         If that happens again, its output function becomes a line, which cannot saturate.
         """
-        near = not gap > DEAD_GAP * float(self.surrogate.high - self.surrogate.low)
-        if near or len(true) < 2 or not self.surrogate.is_saturated(pooled := pool()):
+        few = len(true) < 2
+        near = few or not gap > DEAD_GAP * float(self.surrogate.high - self.surrogate.low)
+        if near or not self.surrogate.is_saturated(pooled := pool()):
             self._saturated = 0
             return
         self._saturated += 1
