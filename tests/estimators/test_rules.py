@@ -46,6 +46,32 @@ def test_probability_times_amount_is_found_and_decides() -> None:
         model.predict(new_X)
 
 
+def two_kinds(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows of which few have large amounts, and other reasons to be positive: no linear model fits both kinds."""
+    rng = np.random.default_rng(seed)
+    X, large = rng.normal(size=(rows, 3)), rng.random(rows) < 0.15
+    y = (np.where(large, X[:, 0], X[:, 1]) + 0.3 * rng.normal(size=rows) > 1).astype(int)
+    return X, y, np.where(large, 100.0, 1.0)
+
+
+def test_weights_of_cost_make_a_model_accurate_where_the_money_is() -> None:
+    X, y, amount = two_kinds(3000, 0)
+    metric = "value_at_capacity(0.1, amount)"
+    model = MetricClassifier(metric, model="linear", recipe=QUICK, random_state=0).fit(X, y, columns={"amount": amount})
+    board = model.leaderboard().set_index("methods")["value"]
+    assert board["cost-weighted"] > board["proper"] + 0.2
+
+
+@pytest.mark.parametrize("columns", [True, False])
+def test_trees_are_weighted_and_decided_by_columns_too(columns: bool) -> None:
+    X, y, amount = two_kinds(1200, 1)
+    metric = METRIC if columns else "f1"
+    given = {"columns": {"amount": amount}} if columns else {}
+    model = MetricClassifier(metric, model="lightgbm", random_state=0).fit(X, y, **given)
+    names = set(model.leaderboard()["methods"])
+    assert names == ({"proper", "plug-in", "cost-weighted"} if columns else {"log loss 5"})
+
+
 def test_a_rule_is_saved_with_the_model_and_finds_its_columns(tmp_path: Path) -> None:
     X, y, amount = payments(800, 2)
     frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(Amount=amount, target=y)

@@ -42,7 +42,7 @@ def test_several_outputs_and_many_weights_are_not_searched() -> None:
 
 def test_a_metric_with_columns_may_have_a_plug_in_rule() -> None:
     names = [one.name for one in strategies_for(setting_of("value_at_capacity(0.1, amount)", "linear"))]
-    assert names == ["proper", "plug-in", "direct", "sl-r"]
+    assert names == ["proper", "plug-in", "cost-weighted", "direct", "sl-r"]
 
 
 def test_what_costs_calls_is_not_searched_or_weighted() -> None:

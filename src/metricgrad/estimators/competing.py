@@ -110,7 +110,7 @@ class CompetingClassifier(LabelEstimator):
         from metricgrad.strategies.strategy import Setting
         from metricgrad.training.methods import AUTO
 
-        if network.name == TREES:
+        if network.name == TREES and (self.method != AUTO or metric.costly):
             return [Named("cross-entropy")]
         if self.method == AUTO and not metric.costly:
             few = not metric.task.outputs and table.fewest < MIN_EVIDENCE

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from metricgrad.estimators.metric_estimator import How, MetricEstimator, Trained
+from metricgrad.estimators.metric_estimator import How, MetricEstimator, Trained, scores_in_double
 from metricgrad.metrics.registry import Metric
 from metricgrad.reporting.progress import work_bar
-from metricgrad.strategies.plug_in import PlugIn
 from metricgrad.strategies.proper import Proper
 from metricgrad.strategies.strategy import Setting, Strategy
 from metricgrad.training.data import Rows
@@ -52,14 +51,22 @@ class FoldTraining:
 
     def train(self, strategy: Strategy, how: How) -> Trained:
         """Return the model of a strategy: of its losses, the one that is best on the held-out rows."""
-        if self.network.name == TREES:
-            grown = Scorer(grow_trees(self.rows, self.kept, how.seed), TREES, self.network.features)
-            return Trained(grown, [], False, None, self.metric, method=strategy.name)
-        if isinstance(strategy, PlugIn) and self.usual is not None:
+        if strategy.nothing and self.usual is not None:
             return self.usual._replace(method=strategy.name)
+        trained = self._grow(strategy, how) if self.network.name == TREES else self._train(strategy, how)
+        self.usual = trained if isinstance(strategy, Proper) else self.usual
+        return trained
+
+    def _grow(self, strategy: Strategy, how: How) -> Trained:
+        """Return trees, grown by the usual loss."""
+        rows = self._rows(strategy, Setting(self.metric, how.recipe, self.network))
+        grown = Scorer(grow_trees(rows, self.kept, how.seed), TREES, self.network.features)
+        return Trained(grown, [], False, None, self.metric, method=strategy.name)
+
+    def _train(self, strategy: Strategy, how: How) -> Trained:
         setting = Setting(self.metric, how.recipe, self.network)
         if strategy.alone:
-            runs = self._runs(strategy, setting, None, how)
+            runs = self._runs(strategy, setting, self.rows, None, how)
             best = min(runs, key=_validation_loss)
             return best._replace(interrupted=runs[-1].interrupted, method=strategy.name)
         stopped = self._warm_up(how) if self.start is None else None
@@ -68,15 +75,22 @@ class FoldTraining:
         start = self.start
         if start is not None and self.best.state and strategy.from_best(setting):
             start = start.moved(self.best, self.metric)
+        rows = self._rows(strategy, setting)
+        start = start if rows is self.rows else None  # where rows weigh otherwise, the minimum is elsewhere
         control = replace(how.recipe, control=False)  # the usual loss is a strategy of its own
-        runs = self._runs(strategy, setting, start, how._replace(recipe=control))
+        runs = self._runs(strategy, setting, rows, start, how._replace(recipe=control))
         best = min(runs, key=_validation_loss)
         if best.best is not None and best.best.least < self.best.least:
             self.best = best.best
-        history = [*self.warm_up, *best.history]
-        best = best._replace(history=history, interrupted=runs[-1].interrupted, method=strategy.name, verdict=None)
-        self.usual = best if isinstance(strategy, Proper) else self.usual
-        return best
+        history = best.history if start is None else [*self.warm_up, *best.history]
+        return best._replace(history=history, interrupted=runs[-1].interrupted, method=strategy.name, verdict=None)
+
+    def _rows(self, strategy: Strategy, setting: Setting) -> Rows:
+        """Return the rows that a strategy trains on."""
+        usual = self.usual
+        if usual is None:
+            return self.rows
+        return strategy.rows(setting, self.rows, lambda: scores_in_double(usual.network, self.rows.x).detach())
 
     def _warm_up(self, how: How) -> Trained | None:
         """Go along the usual loss; return the model of that only if training was stopped there."""
@@ -92,7 +106,9 @@ class FoldTraining:
         own = own.double() if own.name else own
         return Trained(own, self.warm_up, True, selection.verdict, self.metric, method=Proper.name)
 
-    def _runs(self, strategy: Strategy, setting: Setting, start: Start | None, how: How) -> Sequence[Trained]:
+    def _runs(
+        self, strategy: Strategy, setting: Setting, rows: Rows, start: Start | None, how: How
+    ) -> Sequence[Trained]:
         """Train a model for every loss of a strategy, each from the start, or from a warm-up of its own."""
         torch.manual_seed(how.seed)
         shared = None if how.bars is None else how.bars.report
@@ -105,7 +121,7 @@ class FoldTraining:
             with warnings.catch_warnings():
                 if not strategy.alone:  # among others, a surrogate that misleads is not chosen
                     warnings.simplefilter("ignore", UnfaithfulWarning)
-                run = self.estimator._follow(loss, own, self.rows, self.kept, self.metric, how, start, guarded)
+                run = self.estimator._follow(loss, own, rows, self.kept, self.metric, how, start, guarded)
             runs.append(run)
             if runs[-1].interrupted:
                 break

@@ -7,22 +7,18 @@ from collections.abc import Sequence
 from torch import nn
 
 from metricgrad.losses.binary import SoftCounts
-from metricgrad.strategies.strategy import Setting
+from metricgrad.strategies.strategy import Setting, Strategy
 from metricgrad.surrogate.network import Progress
 
 
-class HandMade:
+class HandMade(Strategy):
     """Follow the metric with probabilities in place of decisions: soft F1, soft MCC, and so on."""
 
-    name, alone = "hand-made", False
+    name = "hand-made"
 
     def suits(self, setting: Setting) -> bool:
         """Return whether the metric is a formula of the confusion counts of two classes."""
         return setting.metric.counts is not None and setting.metric.task.name == "binary"
-
-    def from_best(self, setting: Setting) -> bool:
-        """Return False: it starts from the warm-up."""
-        return False
 
     def losses(self, setting: Setting, progress: Progress | None = None) -> Sequence[nn.Module]:
         """Return the soft form of the metric."""

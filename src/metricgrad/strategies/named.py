@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from torch import nn
 
 from metricgrad.losses.binary import TUNED
-from metricgrad.strategies.strategy import Setting
+from metricgrad.strategies.strategy import Setting, Strategy
 from metricgrad.surrogate.network import Progress
 from metricgrad.training.methods import make_loss
 
 
-class Named:
+class Named(Strategy):
     """Follow one loss; of a learned one, the model is kept only if it beats that of the usual loss.
 
     Parameters
@@ -25,14 +25,6 @@ class Named:
 
     def __init__(self, method: str) -> None:
         self.name = method
-
-    def suits(self, setting: Setting) -> bool:
-        """Return True: it was asked for."""
-        return True
-
-    def from_best(self, setting: Setting) -> bool:
-        """Return False: it starts from a warm-up of its own."""
-        return False
 
     def losses(self, setting: Setting, progress: Progress | None = None) -> Sequence[nn.Module]:
         """Return the loss of the method, or one for each of its settings."""

@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from torch import nn
-
-from metricgrad.strategies.strategy import Setting
-from metricgrad.surrogate.network import Progress
+from metricgrad.strategies.strategy import Setting, Strategy
 
 
-class PlugIn:
+class PlugIn(Strategy):
     """Train nothing: of the model of the usual loss, find the decision score that is best by the metric.
 
     Such as probability times amount, least expected cost, or an offset by group (`training/plug_in.py`).
     """
 
-    name, alone = "plug-in", False
+    name, usual, nothing = "plug-in", True, True
 
     def suits(self, setting: Setting) -> bool:
         """Return whether the metric must know something else of the rows than their class."""
         return bool(setting.metric.columns) and setting.metric.task.name == "columns" and not setting.metric.costly
-
-    def from_best(self, setting: Setting) -> bool:
-        """Return False: nothing is trained."""
-        return False
-
-    def losses(self, setting: Setting, progress: Progress | None = None) -> Sequence[nn.Module]:
-        """Return none."""
-        return []

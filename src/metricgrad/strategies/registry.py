@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+from metricgrad.strategies.cost_weighted import CostWeighted
 from metricgrad.strategies.direct import Direct
 from metricgrad.strategies.hand_made import HandMade
+from metricgrad.strategies.named import Named
 from metricgrad.strategies.plug_in import PlugIn
 from metricgrad.strategies.proper import Proper
 from metricgrad.strategies.strategy import Setting, Strategy
 from metricgrad.strategies.surrogate import Surrogate
 from metricgrad.strategies.weighted import Weighted
+from metricgrad.training.networks import TREES
 
-STRATEGIES: tuple[Strategy, ...] = (Proper(), PlugIn(), Weighted(), HandMade(), Direct(), Surrogate())
+STRATEGIES: tuple[Strategy, ...] = (
+    Proper(),
+    PlugIn(),
+    CostWeighted(),
+    Weighted(),
+    HandMade(),
+    Direct(),
+    Surrogate(),
+)
 """In the order in which they are trained."""
 
 
 def strategies_for(setting: Setting) -> list[Strategy]:
-    """Return the strategies that suit a metric and a model, the usual loss first."""
-    return [strategy for strategy in STRATEGIES if strategy.suits(setting)]
+    """Return the strategies that suit a metric and a model, the usual loss first; trees know only that loss."""
+    found = [strategy for strategy in STRATEGIES if strategy.suits(setting)]
+    if setting.network.name != TREES:
+        return found
+    usual = [strategy for strategy in found if strategy.usual]
+    return usual if len(usual) > 1 else [Named("cross-entropy")]

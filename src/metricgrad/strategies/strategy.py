@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from torch import nn
+from torch import Tensor, nn
 
 from metricgrad.metrics.registry import Metric
 from metricgrad.surrogate.network import Progress
+from metricgrad.training.data import Rows
 from metricgrad.training.networks import Scorer
 from metricgrad.training.recipe import Recipe
 from metricgrad.training.solver import linear_form
@@ -27,24 +28,31 @@ class Setting(NamedTuple):
         return self.recipe.start == "solved" and linear_form(self.network) is not None
 
 
-class Strategy(Protocol):
+class Strategy:
     """A way to train a model for a metric.
 
     Every strategy starts from the same warm-up with the usual loss, or from the best model of those before it. One that
-    is `alone` has a warm-up, a control and a guard of its own.
+    is `alone` has a warm-up, a control and a guard of its own. One that is `usual` follows the usual loss, by which trees
+    can be grown too; one that trains `nothing` decides otherwise by the model of the usual loss.
     """
 
     name: str
-    alone: bool
+    alone = False
+    usual = False
+    nothing = False
 
     def suits(self, setting: Setting) -> bool:
         """Return whether it can be tried at all, and is worth it."""
-        ...
+        return True
 
     def from_best(self, setting: Setting) -> bool:
-        """Return whether it starts from the best model of the strategies before it."""
-        ...
+        """Return whether it starts from the best model of the strategies before it, instead of from the warm-up."""
+        return False
+
+    def rows(self, setting: Setting, rows: Rows, scores: Callable[[], Tensor]) -> Rows:
+        """Return the rows to train on, perhaps with other weights; `scores` are those of the usual loss."""
+        return rows
 
     def losses(self, setting: Setting, progress: Progress | None = None) -> Sequence[nn.Module]:
         """Return the losses to follow, one model each, of which the best on validation rows is kept."""
-        ...
+        return []

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from metricgrad.strategies.strategy import Setting
+from metricgrad.strategies.strategy import Setting, Strategy
 from metricgrad.surrogate.network import Progress
 from metricgrad.training.methods import make_loss
 
 
-class Surrogate:
+class Surrogate(Strategy):
     """Follow the surrogate, from the best model of the other strategies; it needs neither a formula nor few weights.
 
     Parameters
@@ -20,14 +20,8 @@ class Surrogate:
         As in the paper.
     """
 
-    alone = False
-
     def __init__(self, mode: str = "sl-r") -> None:
         self.name = mode
-
-    def suits(self, setting: Setting) -> bool:
-        """Return True: any model that has a gradient can follow it."""
-        return True
 
     def from_best(self, setting: Setting) -> bool:
         """Return whether the model is linear in fixed columns; a network starts from the warm-up."""

@@ -81,6 +81,7 @@ STRATEGY_NAMES = {
     "direct": "direct search",
     "sl-r": "the learned surrogate",
     "plug-in": "a plug-in rule",
+    "cost-weighted": "cross-entropy weighted by cost",
 }
 """What strategies are called in a sentence."""
 

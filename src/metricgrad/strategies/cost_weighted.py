@@ -1,0 +1,37 @@
+"""The usual loss, in which every row weighs what deciding it wrongly costs by a metric with columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from metricgrad.losses.default import proxy_for
+from metricgrad.strategies.strategy import Setting, Strategy
+from metricgrad.surrogate.network import Progress
+from metricgrad.training.data import Rows
+from metricgrad.training.plug_in import error_costs
+
+
+class CostWeighted(Strategy):
+    """Follow weighted cross-entropy: the model is accurate where the money is."""
+
+    name, usual = "cost-weighted", True
+
+    def suits(self, setting: Setting) -> bool:
+        """Return whether the metric has columns and its calls are cheap."""
+        metric = setting.metric
+        return bool(metric.columns) and metric.task.name == "columns" and not metric.costly
+
+    def rows(self, setting: Setting, rows: Rows, scores: Callable[[], Tensor]) -> Rows:
+        """Return the rows weighted by the cost of an error, by the metric near the model of the usual loss."""
+        costs = error_costs(setting.metric, scores().numpy(), rows.y, rows.w, form=setting.recipe.form)
+        if costs is None:
+            return rows
+        weights = torch.from_numpy(costs).float()
+        return rows._replace(w=weights if rows.w is None else weights * rows.w)
+
+    def losses(self, setting: Setting, progress: Progress | None = None) -> Sequence[nn.Module]:
+        """Return the usual loss."""
+        return [proxy_for(setting.metric.task)]
