@@ -86,6 +86,26 @@ def test_the_chosen_model_comes_first_even_if_another_was_ahead_of_it_on_the_fol
     assert second["behind"] < 0 == first["behind"]
 
 
+@pytest.mark.parametrize(("columns", "kept"), [(False, "sl-r"), (True, "weighted")])
+def test_by_a_metric_with_columns_a_strategy_must_beat_every_simpler_one(columns: bool, kept: str) -> None:
+    noises = {"proper": 1.0, "weighted": 0.08, "sl-r": 0.0}  # the last is ahead of the second by less than the noise
+    metric = replace(f1, columns=("amount",)) if columns else f1
+    by_name = {strategy.name: strategy for strategy in STRATEGIES}
+    model = "linear"
+    candidates = [Candidate(model, SHORT, by_name[name]) for name in noises]
+
+    def train(candidate: Candidate, fold: int, left: float | None) -> tuple[Trained, Rows]:
+        return Trained(Scorer(Fixed(noises[candidate.strategy.name])), [], False, None, metric), rows_of(fold)
+
+    found = Competition(candidates, 2)
+    found.run(train)
+    behind = {line["methods"]: (line["behind"], line["standard_error"]) for line in found.results(0.9)}
+    assert found.best.strategy.name == kept
+    if not columns:
+        assert 0 < behind["weighted"][0] < behind["weighted"][1]
+        assert behind["proper"][0] > behind["proper"][1]
+
+
 def test_what_is_behind_is_the_difference_of_the_pooled_losses() -> None:
     found, _ = entered({"best": 0.0, "close": 0.05})
     close = next(one for one in found.candidates if one is not found.best)

@@ -40,6 +40,8 @@ RULE_PARTS = 5
 """Parts of the held-out rows, each decided by a rule that was found on the others."""
 MARGIN = 0.5
 """Standard errors by which another strategy must be better than the usual loss to be chosen."""
+MARGIN_OF_MONEY = 1.0
+"""The same by a metric with columns, over every simpler strategy: few rows carry the money, and one may be found."""
 NOT_TRIED = "not tried: the time was up"
 
 
@@ -332,6 +334,8 @@ class Competition:
 
     def _best_strategy(self, alike: Sequence[Candidate], common: int) -> Candidate:
         """Return the best of the candidates of one model, the usual loss unless another is better than noise."""
+        if self.judge.metric.columns:
+            return self._simplest(alike, common)
         best = min(alike, key=lambda candidate: candidate.judged(common).loss(self.judge))
         usual = next((candidate for candidate in alike if candidate.proper), best)
         if usual is best:
@@ -339,6 +343,16 @@ class Competition:
         own, other = best.judged(common), usual.judged(common)
         gain = other.loss(self.judge) - own.loss(self.judge)
         return best if gain > MARGIN * other.error_against(own, self.judge) else usual
+
+    def _simplest(self, alike: Sequence[Candidate], common: int) -> Candidate:
+        """Return the last of the candidates that is better, beyond noise, than the one kept of those before it."""
+        kept, *others = alike
+        for candidate in others:
+            own, other = candidate.judged(common), kept.judged(common)
+            gain = other.loss(self.judge) - own.loss(self.judge)
+            if gain > MARGIN_OF_MONEY * other.error_against(own, self.judge):
+                kept = candidate
+        return kept
 
     def verdict(self) -> Verdict | None:
         """Return by how much the chosen strategy, or else the best of the others, is better than the usual loss."""

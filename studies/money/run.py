@@ -1,0 +1,186 @@
+"""Metrics with money and groups, every strategy beside the choice: METRICGRAD_DATA=... python -m studies.money.run
+
+One fit of `MetricClassifier(method="auto", folds=5)` trains every strategy on the same folds. Each of them, and the
+choice, is judged once on test rows. Beside them are the cost-sensitive models of empulse, where there are costs of
+errors, with the threshold that is best on a part of the training rows. Every run is stored as it ends; run again to
+continue.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from copy import copy
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import numpy as np
+import pandas as pd
+from sklearn.model_selection import train_test_split
+
+from metricgrad import MetricClassifier, get_metric
+from metricgrad.estimators import competition
+from metricgrad.estimators.competition import Candidate, Competition
+from metricgrad.evaluation.store import Store
+from metricgrad.metrics.thresholds import best_threshold
+from metricgrad.paper.datasets import data_folder
+from studies import pages
+from studies.money import page
+from studies.tables import table as one_of_thirty
+
+TEST_SHARE = 0.4
+MODELS = ("linear", "additive", "mlp", "lightgbm")
+EMPULSE = {"linear": "CSLogitClassifier", "lightgbm": "CSBoostClassifier"}
+"""Models of empulse that are like ours."""
+
+
+class Table(NamedTuple):
+    """Features, labels, and columns of the metric."""
+
+    X: np.ndarray
+    y: np.ndarray
+    columns: dict[str, np.ndarray]
+
+
+def frauds() -> Table:
+    """Payments by card, with their amounts."""
+    frame = pd.read_parquet(data_folder() / "ccfraud.parquet")
+    return _table(frame, {"amount": frame["Amount"].to_numpy(float)})
+
+
+def churn() -> Table:
+    """Subscribers of television, with what each kind of error costs."""
+    frame = pd.read_parquet(data_folder() / "extra" / "churn_tv.parquet")
+    costs = {name.lower(): frame.pop(name).to_numpy(float) for name in ("C_FP", "C_FN", "C_TP", "C_TN")}
+    return _table(frame, costs)
+
+
+def incomes() -> Table:
+    """Incomes of persons, with their sex."""
+    frame = pd.read_parquet(data_folder() / "a9a.parquet")
+    return _table(frame, {"sex": frame["f73"].to_numpy(int)})
+
+
+def loans() -> Table:
+    """Loans of a club, with an amount that its first feature stands for."""
+    X, y = one_of_thirty("club_loan")
+    X = np.asarray(X, float)
+    return Table(X, np.asarray(y).astype(int), {"amount": X[:, 0] - X[:, 0].min() + 1})
+
+
+def _table(frame: pd.DataFrame, columns: dict[str, np.ndarray]) -> Table:
+    y = frame.pop("target").to_numpy(int)
+    return Table(frame.to_numpy(np.float32), y, columns)
+
+
+TABLES: Mapping[str, Callable[[], Table]] = {"fraud": frauds, "churn": churn, "income": incomes, "loans": loans}
+
+
+class Kept(MetricClassifier):
+    """A classifier that keeps all models of its competition."""
+
+    competition_: Competition
+
+    def _compete(self, *args: Any) -> Competition:
+        self.competition_ = super()._compete(*args)
+        return self.competition_
+
+
+def decided_by(model: Kept, candidate: Candidate) -> MetricClassifier:
+    """Return the classifier that one of the candidates would have become."""
+    own, rows = copy(model), candidate.held_out()
+    metric = candidate.folds[0].trained.judge
+    own.network_, own.rule_ = candidate.network(), candidate.rule
+    own.threshold_ = best_threshold(metric, rows.scores, rows.y) if metric.decides else 0.0
+    return own
+
+
+def by_empulse(name: str, train: Table, test: Table, metric: Any, seed: int) -> float:
+    """Return the value of a model of empulse, by the threshold that is best on a fifth of the training rows."""
+    from empulse import models
+
+    first, kept = train_test_split(np.arange(len(train.y)), test_size=0.2, stratify=train.y, random_state=seed)
+    centre, scale = train.X[first].mean(0), train.X[first].std(0).clip(1e-9)
+    X, X_kept, X_test = ((part - centre) / scale for part in (train.X[first], train.X[kept], test.X))
+    costs = _costs(train)
+    model = getattr(models, name)()
+    model.fit(X, train.y[first], **{key: _part(value, first) for key, value in costs.items()})
+    chance = [np.clip(model.predict_proba(part)[:, 1], 1e-9, 1 - 1e-9) for part in (X_kept, X_test)]
+    scores, unseen = (np.log(p / (1 - p)) for p in chance)
+    held_out = _targets(train._replace(y=train.y[kept], columns={k: v[kept] for k, v in train.columns.items()}))
+    cut = best_threshold(metric, scores, held_out) if metric.decides else 0.0
+    return float(metric.value(metric(unseen - cut, _targets(test))))
+
+
+def _costs(table: Table) -> dict[str, Any]:
+    """Return the costs as empulse takes them: of rows, or of an amount that is lost where a positive is missed."""
+    if "c_fp" in table.columns:
+        return {f"{name[2:]}_cost": values for name, values in table.columns.items()}
+    return {"fn_cost": table.columns["amount"], "fp_cost": float(np.median(table.columns["amount"]))}
+
+
+def _part(value: Any, rows: np.ndarray) -> Any:
+    return value[rows] if isinstance(value, np.ndarray) else value
+
+
+def _targets(table: Table) -> np.ndarray:
+    return np.column_stack((table.y, *table.columns.values()))
+
+
+def outcome(run: dict[str, Any]) -> dict[str, Any]:
+    """Fit once and judge every strategy, and the choice, on the test rows."""
+    table, seed = TABLES[run["table"]](), run["seed"]
+    train, test = train_test_split(np.arange(len(table.y)), test_size=TEST_SHARE, stratify=table.y, random_state=seed)
+    known, unseen = (
+        Table(table.X[part], table.y[part], {name: values[part] for name, values in table.columns.items()})
+        for part in (train, test)
+    )
+    begun = time.process_time()
+    model = Kept(run["metric"], "auto", run["model"], folds=5, random_state=seed)
+    with warnings.catch_warnings(), patch.object(competition, "BEHIND", np.inf):
+        warnings.simplefilter("ignore")
+        model.fit(known.X, known.y, columns=known.columns)
+        rivals = {}
+        name = EMPULSE.get(run["model"])
+        if name and "sex" not in table.columns:
+            rivals[name] = by_empulse(name, known, unseen, get_metric(run["metric"]), seed)
+    each = {
+        one.methods: decided_by(model, one).score(unseen.X, unseen.y, columns=unseen.columns)
+        for one in model.competition_.candidates
+        if len(one.folds) == len(model.competition_.best.folds)
+    }
+    board = model.leaderboard().set_index("methods")["value"]
+    return {
+        "default": model.score(unseen.X, unseen.y, columns=unseen.columns),
+        "chosen": model.competition_.best.methods,
+        "held_out": {name: float(value) for name, value in board.items()},
+        "each": each,
+        "rivals": rivals,
+        "rule": str(model.rule_) if model.rule_ is not None else "",
+        "cpu": time.process_time() - begun,
+        "positives": int(known.y.sum()),
+        "rows": len(known.y),
+    }
+
+
+def main() -> None:
+    parser = pages.parser_of(__doc__, page.RESULTS)
+    parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--cells", default=",".join(page.CELLS), help="separated by commas")
+    parser.add_argument("--seeds", type=int, default=3)
+    asked = parser.parse_args()
+    runs = [
+        {"table": page.CELLS[cell][0], "metric": page.CELLS[cell][1], "model": model, "seed": 100 + seed}
+        for seed in range(asked.seeds)
+        for model in asked.models.split(",")
+        for cell in asked.cells.split(",")
+    ]
+    if not asked.report:
+        pages.run_missing(Store(asked.results), runs, outcome)
+    if asked.results == page.RESULTS:
+        page.main()
+
+
+if __name__ == "__main__":
+    main()
