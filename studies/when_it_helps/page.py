@@ -20,6 +20,7 @@ from studies.ablations.run import RESULTS as PARTS
 from studies.collapse.page import short_part
 from studies.collapse.run import RESULTS as COLLAPSE
 from studies.pages import DOCS, ROOT, count_range, in_place, listed, spelt, wrapped
+from studies.when_it_helps import situations
 from studies.when_it_helps.pictures import draw_capacity, draw_metrics, draw_short_runs, draw_sizes
 from studies.when_it_helps.tables import (
     METRIC_LABELS,
@@ -78,6 +79,20 @@ def opening(found: pd.DataFrame) -> str:
     levels = ("dataset", "metric", "model")
     datasets, metrics, models = (spelt(found.index.get_level_values(level).nunique()) for level in levels)
     return f"""# When should I use this?
+
+{situations.table(rich_gain(found))}
+
+## Why learn a loss at all?
+
+What the chosen model loses when the learned surrogate is not among the strategies, by regime:
+
+{situations.regimes(*(float(at(found, model=one)["gain"].mean()) for one in models_of(found)[1:]))}
+
+For two classes and a cheap metric, weights, soft counts and direct search find what the surrogate finds: it can be left
+out. It is worth its place where there is neither a formula nor a model with few weights: a cost of numbers with a jump
+in it, and a function of your own. It is also the only one of them that your own training loop can follow as a loss.
+
+## The learned surrogate on two classes
 
 **Use it when your model is limited and your metric depends on the top of the ranking or on a threshold.** Linear models
 and small networks cannot be right everywhere; the metric decides where they should be. **Do not expect much where
@@ -312,30 +327,19 @@ def draw() -> None:
         picture.savefig(IMAGES / f"{name}.png", dpi=130)
 
 
-def readme_part(frame: pd.DataFrame, sizes: bool) -> str:
-    """Return the table of gains, its number of seeds, and what else the page has."""
-    found, others = gains(frame), len(hand_made(frame)) - 1
-    baselines = [f"{spelt(others)} more hand-made losses"] if others > 0 else []
-    baselines += ["the paper's own recipe"] if PUBLISHED in frame else []
-    baselines += ["LightGBM"] if BOOSTED in frame else []
-    against = f", against {listed(baselines)}" if baselines else ""
-    of_datasets = found["gain"].groupby(level="dataset").mean()
-    datasets = spelt(len(of_datasets))
-    lost = found[found["gain"] < 0].nsmallest(1, "gain")
-    worst = f" The worst cell: {_cells(lost)}." if len(lost) else ""
-    return wrapped(f"""{gain_table(found)}
+def rich_gain(found: pd.DataFrame) -> float:
+    """Return the share of the loss that the surrogate saves the largest network."""
+    return float(at(found, model=models_of(found)[-1])["gain"].mean())
 
-*Mean over {datasets} datasets ({seed_counts(found)}); p by Wilcoxon over cells of dataset and model. Cells of one
-dataset are not independent: over the means of the {datasets} datasets alone, p =
-{signed_rank(of_datasets):.2g}.{worst}*
 
-By dataset{", prevalence and size" if sizes else " and prevalence"}{against}, with
-significance tests, and whether training ever collapses: [docs/when-it-helps.md](docs/when-it-helps.md).""")
+def readme_part(found: pd.DataFrame) -> str:
+    """Return the table of situations."""
+    return situations.table(rich_gain(found), "docs/") + "\n"
 
 
 if __name__ == "__main__":
     draw()
     PAGE.write_text(page(), "utf-8")
-    part = readme_part(losses(RESULTS), Store(SIZES / FILE).exists)
-    README.write_text(in_place(README.read_text("utf-8"), "win", part), "utf-8")
+    part = readme_part(gains(losses(RESULTS)))
+    README.write_text(in_place(README.read_text("utf-8"), "situations", part), "utf-8")
     print(f"wrote {PAGE.relative_to(ROOT)}, its pictures, and its part of README.md")

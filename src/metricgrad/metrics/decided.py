@@ -27,6 +27,10 @@ class Cut(Protocol):
         """Sum what rows add where they are called, and where they are passed over: `(..., n)` -> `(...)`, or more."""
         ...
 
+    def divided(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Sum over the rows that are called, and over the others: both in the shape of a total."""
+        ...
+
     def spread(self, losses: Tensor) -> Tensor:
         """Return losses that depend on no decision, `(...)`, in the shape of a total."""
         ...
@@ -42,6 +46,10 @@ class AtZero:
         """Sum over the rows of every set."""
         return torch.where(self.called, called, passed).sum(-1)
 
+    def divided(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Sum over the rows that are called, and over the others."""
+        return (values * self.called).sum(-1), (values * ~self.called).sum(-1)
+
     def spread(self, losses: Tensor) -> Tensor:
         """Return losses as they are."""
         return losses
@@ -56,6 +64,10 @@ class Fractional:
     def total(self, called: Tensor, passed: Tensor) -> Tensor:
         """Sum over the rows of every set."""
         return (self.share * called + (1 - self.share) * passed).sum(-1)
+
+    def divided(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Sum over the shares of rows that are called, and over the others."""
+        return (self.share * values).sum(-1), ((1 - self.share) * values).sum(-1)
 
     def spread(self, losses: Tensor) -> Tensor:
         """Return losses as they are."""
@@ -90,6 +102,11 @@ class EveryThreshold:
         above, beyond = self._cumulated(called), self._cumulated(passed)
         return above + (beyond[..., -1:] - beyond)  # exactly zero where nothing is called, or nothing passed over
 
+    def divided(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Sum over the rows that are called, and over the others, at every threshold."""
+        above = self._cumulated(values)
+        return above, above[..., -1:] - above
+
     def _cumulated(self, values: Tensor) -> Tensor:
         sums = cumulated(values.expand(self.order.shape).gather(-1, self.order), values.dtype)
         return sums if self.held is None else sums.gather(-1, self.held)
@@ -113,15 +130,18 @@ class TopShare:
     def of(cls, scores: Tensor, weights: Tensor, share: float) -> TopShare:
         """Find the cut of every set."""
         curve = EveryThreshold.of(scores)
-        weight = curve.total(weights, torch.zeros_like(weights))
+        weight, _ = curve.divided(weights)
         limit = share * (1 + SHARE_SLACK) * weight[..., -1:]
         return cls(curve, ratio(limit - weight[..., :-1], weight.diff()).clamp(0, 1))
 
     def total(self, called: Tensor, passed: Tensor) -> Tensor:
         """Sum over the rows of every set."""
-        return (self.curve.total(called, torch.zeros_like(called)).diff() * self.inside).sum(-1) + (
-            self.curve.total(passed, torch.zeros_like(passed)).diff() * (1 - self.inside)
-        ).sum(-1)
+        return self.divided(called)[0] + self.divided(passed)[1]
+
+    def divided(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Sum over the rows that are called, and over the others."""
+        steps = self.curve.divided(values)[0].diff()
+        return (steps * self.inside).sum(-1), (steps * (1 - self.inside)).sum(-1)
 
     def spread(self, losses: Tensor) -> Tensor:
         """Return losses as they are."""
@@ -185,13 +205,9 @@ class Decided:
     @property
     def confusion(self) -> Confusion:
         """The confusion counts, each in the shape of a total."""
-        positive, negative, zero = self.labels.to(self.weights), (~self.labels).to(self.weights), self.weights * 0
-        return Confusion(
-            self.total(positive, zero),
-            self.total(negative, zero),
-            self.total(zero, positive),
-            self.total(zero, negative),
-        )
+        tp, fn = self.cut.divided(self.weights * self.labels)
+        fp, tn = self.cut.divided(self.weights * ~self.labels)
+        return Confusion(tp, fp, fn, tn)
 
     def targets(self, columns: tuple[str, ...]) -> Tensor:
         """Return the targets of a metric with some of the columns: `(..., n)` or `(..., n, 1 + columns)`."""

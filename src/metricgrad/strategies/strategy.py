@@ -32,8 +32,8 @@ class Strategy:
     """A way to train a model for a metric.
 
     Every strategy starts from the same warm-up with the usual loss, or from the best model of those before it. One that
-    is `alone` has a warm-up, a control and a guard of its own. One that is `usual` follows the usual loss, by which trees
-    can be grown too; one that trains `nothing` decides otherwise by the model of the usual loss.
+    is `alone` has a warm-up, a control and a guard of its own. One that is `usual` follows the usual loss, as trees can
+    too; one that trains `nothing` decides otherwise by the model of the usual loss.
     """
 
     name: str

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 EVALUATIONS = 3_000
 """Candidates that a search judges."""
+EVALUATIONS_OF_COLUMNS = 1_000
+"""The same by a metric with columns, which takes several times as long."""
 CALLS_SHARE = 0.5
 """Share of the calls of a costly metric that a search may take; the others are for validation rows and thresholds."""
 STEP = 0.3
@@ -42,13 +44,14 @@ class DirectSearch(nn.Module):
         The metric.
     form : {"best", "zero"}
         As of `SurrogateLoss`: candidates are judged at their best threshold, or at zero.
-    evaluations : int
+    evaluations : int, optional
         Candidates to judge; fewer if the metric is costly and its calls are limited.
     """
 
-    def __init__(self, metric: Metric, form: str = "best", evaluations: int = EVALUATIONS) -> None:
+    def __init__(self, metric: Metric, form: str = "best", evaluations: int | None = None) -> None:
         super().__init__()
-        self.metric, self.judged, self.evaluations = metric, metric.trained(form), evaluations
+        self.metric, self.judged = metric, metric.trained(form)
+        self.evaluations = evaluations or (EVALUATIONS_OF_COLUMNS if metric.columns else EVALUATIONS)
 
     def forward(self, scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
         """Return the true loss: `(..., n)` -> `(...)`."""

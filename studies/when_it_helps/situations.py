@@ -1,0 +1,140 @@
+"""The table of situations in the README and docs/when-it-helps.md: what to use, and the stored number."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pandas as pd
+
+from metricgrad.evaluation.store import Store
+from studies.auto import page as auto
+from studies.calls import page as calls
+from studies.numbers import page as numbers
+from studies.pages import markdown
+from studies.ranking import page as ranking
+from studies.strategies import page as strategies
+from studies.targets import page as targets
+
+
+class Situation(NamedTuple):
+    """What a user has, what to do, what that was worth, and the page of docs/ that has the rest."""
+
+    have: str
+    use: str
+    measured: str
+    page: str
+
+
+def situations(rich: float) -> list[Situation]:
+    """Return all situations; `rich` is the share of the loss that the surrogate saves a network on two classes."""
+    return [
+        Situation(
+            "two classes, a large network or boosted trees",
+            'the usual loss and the exact threshold: `best_threshold`, or `method="cross-entropy"`',
+            f"training for the metric saved a network {100 * rich:.1f} % of the loss",
+            "when-it-helps",
+        ),
+        Situation(
+            "two classes, a model that must be small or readable",
+            '`model="linear"` or `"additive"`',
+            _strategies(),
+            "strategies",
+        ),
+        Situation(
+            "a table, and any model will do",
+            "`TableClassifier` or `metricgrad fit`, LightGBM among the candidates",
+            _auto(),
+            "auto",
+        ),
+        Situation(
+            "numbers judged by a cost or a tolerance",
+            "`MetricRegressor`",
+            _numbers(),
+            "numbers",
+        ),
+        Situation("many classes, a linear model", '`MetricClassifier("macro_f1")`', _classes(), "targets"),
+        Situation(
+            "a metric that is a function of your own, perhaps slow",
+            "`black_box(fn, max_calls=300)`",
+            _boxes(),
+            "calls",
+        ),
+        Situation("rankings", "LambdaRank (LightGBM), unless the metric is your own", _rankings(), "ranking"),
+    ]
+
+
+def table(rich: float, folder: str = "") -> str:
+    """Return the table in Markdown, with links to pages in a folder."""
+    rows = [[one.have, one.use, one.measured, f"[{one.page}]({folder}{one.page}.md)"] for one in situations(rich)]
+    return markdown(["you have", "use", "measured", "page"], rows, left=4)
+
+
+def _strategies() -> str:
+    frame = strategies.frame_of(list(Store(strategies.RESULTS)))
+    saved = frame[f"choice, {strategies.MARGIN}"][~frame["dataset"].isin(strategies.DEVELOPMENT)].dropna()
+    return (
+        f"{saved.mean():.1f} ± {saved.sem():.1f} % of the loss of one model by cross-entropy + threshold in the mean, "
+        f"{saved.median():.1f} % in the median ({len(saved)} cells, tables not developed on)"
+    )
+
+
+def _auto() -> str:
+    found = auto.saved(auto.losses(auto.frame_of(list(Store(auto.RESULTS))), "f1"), "auto", "lightgbm")
+    counts = f"{found['better']} better, {found['level']} level, {found['worse']} worse"
+    return f"F1: {found['mean']:+.1f} ± {found['error']:.1f} % of the loss of LightGBM + threshold; {counts}"
+
+
+def _numbers() -> str:
+    found, cell = numbers.outcomes(), numbers.COSTS[0]
+    shares = {
+        title: numbers.gain(found, cell, model, numbers.USUAL) / numbers.of(found, cell, model, numbers.USUAL)
+        for model, title in (("linear", "linear model"), ("mlp", "network"))
+    }
+    told = [f"{title} {100 * share.mean():.1f} ± {100 * share.sem():.1f} %" for title, share in shares.items()]
+    return f"saved of the cost of squared error with its best constant, bikes: {', '.join(told)}"
+
+
+def _classes() -> str:
+    found: pd.DataFrame = targets.cells(Store(targets.RESULTS))
+    row = found.loc[("letter", "macro_f1")]
+    return f"letter, macro F1: {row['difference']:+.3f} ± {row['error']:.3f} over cross-entropy with tuned offsets"
+
+
+def _rankings() -> str:
+    found = ranking.compared(ranking.losses(ranking.RESULTS), ("lambdarank",))
+    better = int((found["difference"] > found["error"] + 1e-12).sum())
+    worse = len(ranking.worse(found))
+    return f"better than LambdaRank by more than a standard error in {better} of {len(found)} cells, worse in {worse}"
+
+
+def _boxes() -> str:
+    few = calls.reached(calls.gains_of(list(Store(calls.RESULTS))))[calls.LIMITS[0]]
+    return (
+        f"{len(few) - 2} functions, {calls.LIMITS[0]} calls: {few['mean']:+.1f} % over the proxy in the mean, "
+        f"{few['median']:+.1f} % in the median"
+    )
+
+
+def regimes(small: float, large: float) -> str:
+    """Return what the surrogate adds by regime; two shares of the loss that it saves networks of two sizes."""
+    frame = strategies.frame_of(list(Store(strategies.RESULTS)))
+    rows = []
+    for model, own in frame.groupby("model", sort=False):
+        added = (own[f"choice, {strategies.MARGIN}"] - own[f"without, {strategies.MARGIN}"]).dropna()
+        rows.append(
+            [f"{model} model", "two classes, labels only", f"{added.mean():+.1f} ± {added.sem():.1f} % of the loss"]
+        )
+    for title, share in (("network of 30 units", small), ("network of 100-30-10 units", large)):
+        rows.append([title, "two classes, labels only", f"{100 * share:+.1f} % of the loss (over cross-entropy alone)"])
+    found = numbers.outcomes()
+    for model, title in (("linear", "linear model"), ("mlp", "network of 100-30-10 units")):
+        for cell in numbers.COSTS:
+            usual = numbers.of(found, cell, model, numbers.USUAL)
+            share = 100 * numbers.gain(found, cell, model, numbers.LONGER) / usual
+            told = f"{share.mean():+.1f} ± {share.sem():.1f} % of the cost (with direct search)"
+            rows.append([title, f"numbers: {numbers.TITLES[cell]}", told])
+    boxes = calls.reached(calls.gains_of(list(Store(calls.RESULTS)))).loc["mean"]
+    for limit in (calls.LIMITS[0], calls.LIMITS[-1]):
+        told = f"{boxes[limit]:+.1f} % of the value (over the proxy alone)"
+        rows.append(["linear model", f"a function of your own, {limit:,} calls", told])
+    return markdown(["model", "metric", "what the surrogate adds"], rows, left=3)
