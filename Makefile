@@ -9,7 +9,7 @@ LINT := $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(
 # because the tests start many interpreters: each would take 5 s longer.
 unexport PYTHONDONTWRITEBYTECODE
 
-BENCHMARKS := user start own_loop scale growth metrics rounds compiled threads peers complexity
+BENCHMARKS := user auto start own_loop scale growth metrics rounds compiled threads peers complexity
 FLOOR := .venv-floor
 FLOOR_TESTS := metrics surrogate/test_loss.py training/test_trainer.py estimators/test_classifier.py \
   tabular/test_persistence.py tabular/test_io.py cli/test_app.py evaluation/test_trees.py

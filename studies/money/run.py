@@ -1,8 +1,8 @@
 """Metrics with money and groups, every strategy beside the choice: METRICGRAD_DATA=... python -m studies.money.run
 
-One fit of `MetricClassifier(method="auto", folds=5)` trains every strategy on the same folds. Each of them, and the
-choice, is judged once on test rows. Beside them are the cost-sensitive models of empulse, where there are costs of
-errors, with the threshold that is best on a part of the training rows. Every run is stored as it ends; run again to
+One fit of `MetricClassifier(method="auto", folds=5)` trains every strategy on the same folds. Each that was not
+dropped, and the choice, is judged once on test rows. Beside them are the cost-sensitive models of empulse, where errors
+have costs, with the threshold that is best on a part of the training rows. Every run is stored as it ends; run again to
 continue.
 """
 
@@ -13,21 +13,18 @@ import warnings
 from collections.abc import Callable, Mapping
 from copy import copy
 from typing import Any, NamedTuple
-from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
 from sklearn.model_selection import train_test_split
 
 from metricgrad import MetricClassifier, get_metric
-from metricgrad.estimators import competition
 from metricgrad.estimators.competition import Candidate, Competition
 from metricgrad.evaluation.store import Store
 from metricgrad.metrics.thresholds import best_threshold
 from metricgrad.paper.datasets import data_folder
 from studies import pages
 from studies.money import page
-from studies.tables import table as one_of_thirty
 
 TEST_SHARE = 0.4
 MODELS = ("linear", "additive", "mlp", "lightgbm")
@@ -63,10 +60,10 @@ def incomes() -> Table:
 
 
 def loans() -> Table:
-    """Loans of a club, with an amount that its first feature stands for."""
-    X, y = one_of_thirty("club_loan")
-    X = np.asarray(X, float)
-    return Table(X, np.asarray(y).astype(int), {"amount": X[:, 0] - X[:, 0].min() + 1})
+    """Loans of a club, with what is paid back every month."""
+    frame = pd.read_parquet(data_folder() / "rt30" / "club_loan.parquet")
+    frame = frame.drop(columns=[name for name in frame if name.startswith("fold")])
+    return _table(frame, {"amount": frame["installment"].to_numpy(float)})
 
 
 def _table(frame: pd.DataFrame, columns: dict[str, np.ndarray]) -> Table:
@@ -138,7 +135,7 @@ def outcome(run: dict[str, Any]) -> dict[str, Any]:
     )
     begun = time.process_time()
     model = Kept(run["metric"], "auto", run["model"], folds=5, random_state=seed)
-    with warnings.catch_warnings(), patch.object(competition, "BEHIND", np.inf):
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.fit(known.X, known.y, columns=known.columns)
         rivals = {}
