@@ -314,3 +314,18 @@ def test_the_card_of_a_competition_is_shown() -> None:
     model = MetricClassifier("f1", "cross-entropy", "readable", folds=2).fit(X, Y)
     assert "rows that each fold left out" in model._card()
     assert model.results_[0]["model"] in model._card()
+
+
+def test_the_verdict_compares_with_a_strategy_that_was_not_dropped() -> None:
+    noises = {"proper": 0.0, "weighted": 0.1, "sl-r": 5.0}
+    by_name, model = {strategy.name: strategy for strategy in STRATEGIES}, "linear"
+
+    def train(candidate: Candidate, fold: int, left: float | None) -> tuple[Trained, Rows]:
+        return Trained(Scorer(Fixed(noises[candidate.strategy.name])), [], False, None, f1), rows_of(fold)
+
+    found = Competition([Candidate(model, SHORT, by_name[name]) for name in noises], 3)
+    found.run(train)
+    verdict = found.verdict()
+    assert len(found.candidates[2].folds) == 1  # surely behind
+    assert verdict is not None
+    assert (verdict.strategy, verdict.rows) == ("weighted", 900)

@@ -367,7 +367,9 @@ class Competition:
             rarest = self.judge.metric.task.rarest(self.best.held_out().y)
             note = f"{rarest} held-out rows of the rarer class are too few to choose by" if len(alike) == 1 else ""
             return Verdict(False, math.nan, math.nan, proxy, folds=folds, unit=self.judge.unit, note=note)
-        common = min(len(each.folds) for each in (usual, *others))
+        most = max(len(each.folds) for each in others)  # one that was dropped has judged fewer rows
+        others = [each for each in others if len(each.folds) == most]
+        common = min(len(usual.folds), most)
         other = min(others, key=lambda each: each.judged(common).loss(self.judge))
         control, followed = usual.judged(common), other.judged(common)
         return Verdict(
