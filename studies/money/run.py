@@ -96,12 +96,14 @@ def decided_by(model: Kept, candidate: Candidate) -> MetricClassifier:
 def by_empulse(name: str, train: Table, test: Table, metric: Any, seed: int) -> float:
     """Return the value of a model of empulse, by the threshold that is best on a fifth of the training rows."""
     from empulse import models
+    from lightgbm import LGBMClassifier
 
     first, kept = train_test_split(np.arange(len(train.y)), test_size=0.2, stratify=train.y, random_state=seed)
     centre, scale = train.X[first].mean(0), train.X[first].std(0).clip(1e-9)
     X, X_kept, X_test = ((part - centre) / scale for part in (train.X[first], train.X[kept], test.X))
     costs = _costs(train)
-    model = getattr(models, name)()
+    boosted = {"estimator": LGBMClassifier(n_jobs=1, verbosity=-1, random_state=seed)} if "Boost" in name else {}
+    model = getattr(models, name)(**boosted)
     model.fit(X, train.y[first], **{key: _part(value, first) for key, value in costs.items()})
     chance = [np.clip(model.predict_proba(part)[:, 1], 1e-9, 1 - 1e-9) for part in (X_kept, X_test)]
     scores, unseen = (np.log(p / (1 - p)) for p in chance)
