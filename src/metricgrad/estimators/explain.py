@@ -23,6 +23,9 @@ MAX_CARD_FIGURES = 6
 class Explanation:
     """What every level of every feature adds to the score; together with `base`, at least 0 is positive.
 
+    Of a model of numbers it is added to the prediction. If that was trained in logarithms, so are contributions: the
+    prediction is multiplied by their exponential.
+
     Attributes
     ----------
     frame : DataFrame
@@ -33,9 +36,12 @@ class Explanation:
         The score of a row of average contributions.
     importance : Series
         Mean absolute contribution of every feature over the rows, the largest first.
+    log : bool
+        Whether contributions are logarithms of factors.
     """
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: Terms, log: bool = False) -> None:
+        self.log = log
         self.terms, self.base = {term.feature: term for term in terms.each}, terms.base
         self.frame = pd.concat([_frame(term) for term in terms.each], ignore_index=True)
         weights = {name: _importance(term) for name, term in self.terms.items()}
@@ -70,6 +76,7 @@ class Explanation:
             places=term.places if line else None,
             share=own["share"].to_numpy(),
             band=band,
+            log=self.log,
         )
 
     def figures(self, most: int | None = None) -> dict[str, Picture]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import nullcontext
-from copy import deepcopy
+from copy import copy, deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 
 NOISE = 0.1
 """Of refined scores, in units of their spread: predictions of numbers are nearer to targets than scores of classes."""
+USUAL, BY_HAND, CHOSEN = "squared error", "best loss by hand", "chosen"
+"""Regressors of `fit_beside_usual`."""
+LONGER = ", longer"
+"""Ends the name of a loss that was followed as long as the metric was."""
 
 
 class Setting(NamedTuple):
@@ -162,8 +166,8 @@ class NumberCompetition:
         kept = first is None or (trained.verdict is not None and trained.verdict.followed)
         seconds = time.perf_counter() - since
         if not kept and first is not None:  # the network is then its control
-            self._note(f"{first.name}, longer", trained, setting, seconds)
-            self.losses[f"{first.name}, longer"] = self.losses[first.name]
+            self._note(f"{first.name}{LONGER}", trained, setting, seconds)
+            self.losses[f"{first.name}{LONGER}"] = self.losses[first.name]
         self._note(name, trained, setting, seconds, kept)
 
     def _note(self, name: str, trained: Trained, setting: Setting, seconds: float, kept: bool = True) -> None:
@@ -190,13 +194,25 @@ class NumberCompetition:
         """The strategy of the least loss on validation rows that may be chosen."""
         return min((each for each in self.strategies if each.kept), key=lambda each: each.loss)
 
+    @property
+    def usual(self) -> Strategy:
+        """Squared error, in the units in which it does better."""
+        return min((each for each in self.strategies if each.name == MSE), key=lambda each: each.loss)
+
+    @property
+    def by_hand(self) -> Strategy:
+        """The best of the losses that need no surrogate and no search, trained once."""
+        learned = {DIRECT, SURROGATE}
+        own = [each for each in self.strategies if each.name not in learned and not each.name.endswith(LONGER)]
+        return min(own, key=lambda each: each.loss)
+
     def correction(self, strategy: Strategy) -> tuple[Correction, float]:
         """Return the map of the predictions of a strategy, and its loss on validation rows."""
         return strategies.chosen_correction(self.metric, strategy.predictions, self.truth, self.seed)
 
     def verdict(self, best: Strategy, correction: Correction) -> NumbersVerdict:
         """Return what won, against squared error with its best constant."""
-        usual = min((each for each in self.strategies if each.name == MSE), key=lambda each: each.loss)
+        usual = self.usual
         error = 0.0 if best is usual else strategies.error_between(self.metric, best, usual, self.truth)
         value, before = (float(self.metric.value(each.loss)) for each in (best, usual))
         unit = abs(float(self.metric.value(1.0)) - float(self.metric.value(0.0)))
@@ -207,3 +223,16 @@ class NumberCompetition:
     def records(self, best: Strategy) -> list[dict[str, Any]]:
         """Return a record of every strategy."""
         return strategies.leaderboard(self.strategies, best, self.metric, self.truth)
+
+
+# ---- a regressor beside those it has beaten ------------------------------------------------------------------------
+
+
+def fit_beside_usual(model: MetricRegressor, X: Any, y: Any, **given: Any) -> dict[str, MetricRegressor]:
+    """Fit a regressor, and return it beside others of the same rows: by squared error, and by the best loss by hand.
+
+    Each has its own correction, chosen on the validation rows; `given` is what `fit` takes.
+    """
+    competition = model._compete(X, y, **given)
+    chosen = {USUAL: competition.usual, BY_HAND: competition.by_hand, CHOSEN: competition.best}
+    return {name: copy(model)._adopt(competition, strategy) for name, strategy in chosen.items()}
