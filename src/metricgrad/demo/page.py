@@ -82,7 +82,7 @@ def demo_page(result: DemoResult, out: Path, command: str) -> str:
         result=result,
         facts=facts,
         picks=charts.legend(),
-        costs=as_html(costs_table(result), id="costs", classes=""),
+        costs=as_html(costs_table(result), id="methods", classes=""),
         charts=_charts(result),
         links=_links(out),
         made=_made(result),

@@ -303,8 +303,8 @@ class MetricRegressor(RegressorMixin, MetricEstimator):  # type: ignore[misc]
     def explain(self, X: Any = None, separator: str | None = None) -> Explanation:
         """Return what every level of every feature adds to the prediction of a linear or additive model.
 
-        It is added before `correction_`, which maps the sum. A model trained in logarithms (`units_.log`) multiplies:
-        its contributions are logarithms of factors.
+        The sum is mapped by `correction_` afterwards. A model trained in logarithms (`units_.log`) multiplies: its
+        contributions are logarithms of factors.
 
         Parameters
         ----------
@@ -330,7 +330,8 @@ class MetricRegressor(RegressorMixin, MetricEstimator):  # type: ignore[misc]
         names = getattr(self, "feature_names_in_", [f"x{number}" for number in range(self.n_features_in_)])
         terms = terms_of(self, list(map(str, names)), rows, band=False)
         terms = terms if separator is None else terms.with_levels(separator)
-        return Explanation(terms.in_units(self.units_.scale, self.units_.centre), self.units_.log)
+        of = "logarithms" if self.units_.log else "numbers"
+        return Explanation(terms.in_units(self.units_.scale, self.units_.centre), of)
 
     def _facts(self) -> dict[str, str]:
         verdict = self.verdict_
