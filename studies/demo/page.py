@@ -116,9 +116,11 @@ standard errors:
 
 The model of least cost was taken, not the one of the largest gain. The weaker the model, the more it gains by the
 metric. The choice was made on first runs of these splits, which had the felt temperature and holidays as columns too;
-the table has the columns of the demonstration. Days of these splits are judged in the demonstration as well. That the cost is worth following on these hours was known from [the study of numbers](numbers.md), in which
-boosted trees, which cannot be read, cost less than all of these, on random hours instead of days. [When it helps](when-it-helps.md) has what to use
-where it does not.
+the table has the columns of the demonstration. Days of these splits are judged in the demonstration as well.
+
+That the cost is worth following on these hours was known from [the study of numbers](numbers.md), in which boosted
+trees, which cannot be read, cost less than all of these, on random hours instead of days. [When it
+helps](when-it-helps.md) has what to use where it does not.
 
 ## How it was measured
 
