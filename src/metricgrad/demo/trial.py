@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.model_selection import GroupKFold
+from threadpoolctl import threadpool_limits
 
 from metricgrad.demo.bikes import SEPARATOR, Bikes, load_bikes
 from metricgrad.estimators.explain import Explanation
@@ -192,7 +193,9 @@ def run_demo(
     """
     begun, bikes = time.process_time(), load_bikes() if bikes is None else bikes
     parts = list(GroupKFold(splits, shuffle=True, random_state=seed).split(bikes.X, groups=bikes.day))
-    trials = list(_trials(bikes, parts, seed, recipe, report or (lambda *_: None)))
+    # Threads that wait for each other take several times as long for small matrices where other work is going on.
+    with threadpool_limits(1):
+        trials = list(_trials(bikes, parts, seed, recipe, report or (lambda *_: None)))
     return DemoResult(get_metric(METRIC), bikes, trials, seed, time.process_time() - begun)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from copy import copy, deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,7 +22,7 @@ from metricgrad.reporting.progress import work_bar
 from metricgrad.training.data import Rows, TrainingData
 from metricgrad.training.direct import DirectSearch
 from metricgrad.training.jobs import Start, warm_up
-from metricgrad.training.networks import Scorer, build_model
+from metricgrad.training.networks import Scorer, build_model, one_thread, threads_for
 from metricgrad.training.selection import Selection
 from metricgrad.training.solver import linear_form
 from metricgrad.training.splits import Split
@@ -96,18 +96,23 @@ class NumberCompetition:
     def run(self) -> None:
         """Train squared error in every unit, and the other strategies in the best of them."""
         settings = [self._setting(units) for units in self._units()]
-        for setting in settings:
-            self._train(MSE, proxy_for(self.metric.task), setting)
-        usual = self.best
-        setting = next(each for each in settings if each.units == usual.units)
-        if self.owner.method != MSE and not self.metric.task.several:
-            targets = setting.kept.y.double()
-            by_hand = strategies.usual_losses(targets - usual.scores)
-            if self.owner.method != "usual":
-                by_hand |= strategies.hand_made_losses(self.metric, usual, targets, self.truth)
-            for name, make in by_hand.items():
-                self._train(name, make(), setting)
-        self._follow_metric(setting)
+        with self._threads(settings[0].network):
+            for setting in settings:
+                self._train(MSE, proxy_for(self.metric.task), setting)
+            usual = self.best
+            setting = next(each for each in settings if each.units == usual.units)
+            if self.owner.method != MSE and not self.metric.task.several:
+                for name, make in self._by_hand(usual, setting).items():
+                    self._train(name, make(), setting)
+            self._follow_metric(setting)
+
+    def _by_hand(self, usual: Strategy, setting: Setting) -> dict[str, strategies.Made]:
+        """Return the losses to try beside squared error, given its model."""
+        targets = setting.kept.y.double()
+        found = strategies.usual_losses(targets - usual.scores)
+        if self.owner.method != "usual":
+            found |= strategies.hand_made_losses(self.metric, usual, targets, self.truth)
+        return found
 
     def _follow_metric(self, setting: Setting) -> None:
         """Try direct search and the surrogate, from the best model so far."""
@@ -124,6 +129,10 @@ class NumberCompetition:
                 given = (self.metric, setting.metric, scores, setting.rows, setting.units, self.recipe)
                 loss = strategies.own_surrogate(*given, report)
             self._train(SURROGATE, loss, setting, first)
+
+    def _threads(self, network: Scorer) -> AbstractContextManager[None]:
+        """Return a context for work on a network: threads that wait for each other make small work slower."""
+        return threads_for(network, self.recipe.set_size * self.recipe.sets)
 
     def _units(self) -> list[Units]:
         """Return the units to try: standardised targets, and their logarithms if all are above 0."""
@@ -145,7 +154,8 @@ class NumberCompetition:
         check_fit(network, rows.x[:2])
         torch.manual_seed(self.seed)
         checks = [Selection(kept, metric, self.recipe)]
-        start = warm_up(network, rows, self.recipe, selections=checks, seed=self.seed)
+        with self._threads(network):
+            start = warm_up(network, rows, self.recipe, selections=checks, seed=self.seed)
         return Setting(units, rows, kept, metric, network, start)
 
     def _train(self, name: str, loss: nn.Module, setting: Setting, first: Strategy | None = None) -> None:
@@ -208,7 +218,8 @@ class NumberCompetition:
 
     def correction(self, strategy: Strategy) -> tuple[Correction, float]:
         """Return the map of the predictions of a strategy, and its loss on validation rows."""
-        return strategies.chosen_correction(self.metric, strategy.predictions, self.truth, self.seed)
+        with one_thread():
+            return strategies.chosen_correction(self.metric, strategy.predictions, self.truth, self.seed)
 
     def verdict(self, best: Strategy, correction: Correction) -> NumbersVerdict:
         """Return what won, against squared error with its best constant."""
