@@ -21,7 +21,7 @@ from metricgrad.reporting.tables import ResultTable, Shown, as_html, number, res
 TITLE = "How many bikes, if short costs five times over?"
 DOCS = Path(__file__).parents[3] / "docs"
 """Where the documentation is in a source tree; an installed package has none."""
-PAGES = ("numbers.md", "when-it-helps.md")
+PAGES = ("demo.md", "numbers.md", "when-it-helps.md")
 """Pages that are linked to."""
 
 
