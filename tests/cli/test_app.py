@@ -329,10 +329,3 @@ def test_wrong_words_on_the_command_line_are_one_line_and_exit_code_2(words: lis
     assert done.exit_code == 2
     assert len(done.output.strip().splitlines()) == 1
     assert done.output.startswith("metricgrad: error: ")
-
-
-def test_the_demo_refuses_a_metric_with_nothing_to_learn_before_any_work(tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["demo", "--metric", "recall", "--out", str(tmp_path / "out")])
-    assert done.exit_code == 2
-    assert "'best_recall' is constant" in done.output
-    assert not (tmp_path / "out").exists()

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from recipes import TINY
@@ -227,3 +228,60 @@ def test_made_up_rows_are_predicted_nearly_as_well_as_they_can_be() -> None:
     features, y = make_regression(600, 5, noise=10.0, random_state=0)
     model = MetricRegressor("r2", model="linear", recipe=STEEP).fit(features[:500], y[:500])
     assert model.score(features[500:], y[500:]) > 0.97
+
+
+# ---- readable models, and the usual ones beside --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", ["linear", "additive"])
+@pytest.mark.parametrize("targets", [PRICES, COUNTS], ids=["logarithms", "numbers"])
+def test_contributions_add_up_to_the_prediction_before_its_correction(model: str, targets: Any) -> None:
+    units = "log" if targets is PRICES else "standardised"
+    fitted = MetricRegressor("mae", "mse", model, STEEP, units=units).fit(X, targets)
+    found = fitted.explain(X)
+    inside = np.ones(len(X), bool)
+    total = np.full(len(X), found.base)
+    for column, term in zip(X.T, found.terms.values(), strict=True):
+        total += np.interp(column, term.places, term.contribution)
+        inside &= (column >= term.places[0]) & (column <= term.places[-1])
+    plain = np.exp(total) if units == "log" else total
+    assert inside.mean() > 0.9
+    np.testing.assert_allclose(fitted.correction_.apply(plain[inside]), fitted.predict(X)[inside], rtol=1e-5, atol=1e-5)
+    assert found.of == ("logarithms" if units == "log" else "numbers")
+    assert ("×" in str(found.drawn(1))) == (units == "log")
+
+
+def test_one_hot_features_are_joined_to_their_column() -> None:
+    names = pd.Series(np.array(["low", "mid", "top"])[RNG.integers(0, 3, 500)], name="tier")
+    frame = pd.concat([pd.get_dummies(names, prefix="tier", prefix_sep="=", dtype=float), pd.Series(X[:, 0])], axis=1)
+    frame.columns = [*frame.columns[:3], "size"]
+    target = 10 + names.map({"low": 0.0, "mid": 5.0, "top": 20.0}).to_numpy() + X[:, 0]
+    fitted = MetricRegressor("mae", "mse", "additive", STEEP, units="standardised").fit(frame, target)
+    found = fitted.explain(separator="=").frame.set_index(["feature", "level"])["contribution"]
+    tiers = found["tier"]
+    assert list(tiers.index) == ["low", "mid", "top"]
+    assert tiers["mid"] - tiers["low"] == pytest.approx(5, abs=0.5)
+    assert tiers["top"] - tiers["low"] == pytest.approx(20, abs=0.5)
+    alone = fitted.explain()
+    assert set(alone.importance.index) == {"tier=low", "tier=mid", "tier=top", "size"}
+
+
+def test_a_network_has_no_terms() -> None:
+    fitted = MetricRegressor("mae", "mse", "small", TINY).fit(X, COUNTS)
+    with pytest.raises(ValueError, match="model: expected a linear or additive one"):
+        fitted.explain()
+
+
+def test_models_beside_the_chosen_one_are_those_that_other_methods_find() -> None:
+    given = ("step_cost(5,1,10)", "surrogate", "linear", STEEP)
+    found = number_competition.fit_beside_usual(MetricRegressor(*given, random_state=1), X, COUNTS)
+    alone = {
+        name: MetricRegressor(given[0], method, *given[2:], random_state=1).fit(X, COUNTS)
+        for name, method in {"squared error": "mse", "best loss by hand": "hand-made"}.items()
+    }
+    assert list(found) == [*alone, "chosen"]
+    values = [model.verdict_.value for model in found.values()]
+    assert values == sorted(values, reverse=True)  # costs on validation rows
+    for name, model in alone.items():
+        np.testing.assert_allclose(found[name].predict(X), model.predict(X), rtol=1e-6)
+        assert found[name].verdict_.winner == model.verdict_.winner

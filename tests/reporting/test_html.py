@@ -25,8 +25,9 @@ from metricgrad.reporting.tables import ResultTable, Shown, as_html, result_fram
 EVIL = "</script><!--<script>alert(1)</script>\u2028&\"'"
 
 
-def demo(title: str, **more: object) -> str:
-    return render_page("demo.html", title, table="", verdict="", images=[], **more)
+def small_page(title: str, **more: object) -> str:
+    given = {"of": "classes", "base": 0.0, "drawn": "", "head": [], "rows": [], **more}
+    return render_page("explanation.html", title, **given)
 
 
 def test_autoescape_is_on_for_every_template() -> None:
@@ -51,13 +52,13 @@ def test_text_is_escaped_wherever_it_stands_and_markup_is_kept() -> None:
     assert "<script" not in text
     assert "<!--" not in text
     assert not re.search(r"=\"[^\"]*'[^\"]*\"", text)
-    page = render_page("demo.html", EVIL, table=Markup("<b>kept</b>"), verdict=EVIL, images=[(EVIL, EVIL)])
+    page = small_page(EVIL, drawn=Markup("<b>kept</b>"), head=[EVIL], rows=[[EVIL, EVIL]])
     assert "<b>kept</b>" in page
     assert "<script" not in page
 
 
 def test_a_page_allows_its_own_script_and_no_other() -> None:
-    text = demo("<t>", scripts=("page.js", "sort.js"))
+    text = small_page("<t>", scripts=("page.js", "sort.js"))
     code = text.rpartition("<script>")[2].partition("</script>")[0]
     for file in ("page.js", "sort.js"):
         assert (STATIC / file).read_text(encoding="utf-8") in code
@@ -68,7 +69,7 @@ def test_a_page_allows_its_own_script_and_no_other() -> None:
 
 
 def test_a_page_without_a_script_allows_none() -> None:
-    assert "script" not in demo("t")
+    assert "script" not in small_page("t")
 
 
 @pytest.mark.parametrize("file", sorted(path.name for path in STATIC.iterdir()))

@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from metricgrad._version import __version__
+from metricgrad.cli import demo as demo_command
 from metricgrad.cli import paper as paper_commands
 from metricgrad.cli import readable as readable_commands
 from metricgrad.cli import table as table_commands
@@ -109,7 +110,7 @@ for command in (
     table_commands.export,
     readable_commands.explain,
     readable_commands.scorecard,
-    paper_commands.demo,
+    demo_command.demo,
     paper_commands.data,
     paper_commands.reproduce,
     paper_commands.report,

@@ -1,11 +1,8 @@
-"""The commands about the paper: demo, data, reproduce, report. Imports sit inside, as in `app.py`."""
+"""The commands about the paper: data, reproduce, report. Imports sit inside, as in `app.py`."""
 
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,123 +10,12 @@ import typer
 
 from metricgrad.cli.table import command_line
 from metricgrad.reporting.terminal import echo
-from metricgrad.training.recipe import Recipe
 
 if TYPE_CHECKING:
-    from metricgrad.estimators.classifier import MetricClassifier
-    from metricgrad.paper.datasets import Dataset, TableRow
+    from metricgrad.paper.datasets import TableRow
 
 FAILURE = 2
 """Exit code for bad input or a failed job."""
-DEMO_METHODS = {"cross-entropy": "cross-entropy", "sl-r": "metricgrad"}
-DEMO_RECIPE = Recipe(name="demo", warmup=900, rounds=300)
-
-
-# ---- the demo ------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class DemoRun:
-    """One method on the demo data: test losses by metric, number of positive test rows, seconds, the fitted model."""
-
-    method: str
-    losses: dict[str, float]
-    positives: int
-    seconds: float
-    model: MetricClassifier
-
-    @property
-    def verdict(self) -> str:
-        """Which model metricgrad kept; if it is that of cross-entropy, both columns are equal."""
-        return f"metricgrad {self.model.verdict_}."
-
-
-def demo(
-    metric: Annotated[str, typer.Option(help="Metric to train for.")] = "f1",
-    out: Annotated[Path, typer.Option(help="Folder for the model, the plots and the page.")] = Path("metricgrad-demo"),
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the split, the networks and the sets.")] = 0,
-) -> None:
-    """Train for F1 on an embedded dataset, beside cross-entropy with the same exact threshold: under a minute."""
-    from rich.table import Table
-    from rich.text import Text
-
-    from metricgrad.metrics.registry import PAPER, get_metric
-    from metricgrad.reporting.terminal import Screen
-
-    chosen = get_metric(metric)
-    steps = DEMO_RECIPE.steps
-    echo(f"digits8: is it an eight? The metric is {chosen.label}; the paper's network, {steps:,} steps per method.")
-    runs = run_demo(out, metric, seed)
-    table = Table(title="Test rows, used once (best in bold)")
-    table.add_column("metric", no_wrap=True)
-    for run in runs:
-        table.add_column(DEMO_METHODS[run.method], justify="right")
-    for name in dict.fromkeys((chosen.name, *PAPER)):
-        each = get_metric(name)
-        losses = [run.losses[name] for run in runs]
-        cells = [Text(f"{each.value(x):.4f}", "bold" if x == min(losses) else "") for x in losses]
-        table.add_row(each.label + ("" if each.higher_is_better else " (lower is better)"), *cells)
-    table.add_row("seconds", *(f"{run.seconds:.0f}" for run in runs))
-    Screen().print(table)
-    echo(runs[-1].verdict)
-    echo(
-        f"Only {runs[0].positives} test rows are positive, and the network fits this data easily: a small difference "
-        "is noise. README.md shows where metricgrad helps."
-    )
-    echo(f"The page, the plots and the model are in {out}: open {out / 'index.html'}.")
-
-
-def run_demo(
-    out: Path, metric: str = "f1", seed: int = 0, recipe: Recipe = DEMO_RECIPE, verbose: bool = True
-) -> list[DemoRun]:
-    """Run the demo and write the model, the plots and a page about them into a folder."""
-    import joblib
-
-    from metricgrad.metrics.registry import get_metric
-    from metricgrad.paper.datasets import load_dataset
-    from metricgrad.paper.figures import figure2, plot_figure2
-    from metricgrad.paper.report import write_demo_page
-    from metricgrad.reporting.plots import plot_convergence
-    from metricgrad.surrogate.loss import SurrogateLoss
-
-    SurrogateLoss(metric)  # a metric that cannot be learned is refused before any work
-    out.mkdir(parents=True, exist_ok=True)
-    runs = list(demo_runs(load_dataset("digits8"), metric, seed, recipe, verbose))
-    histories = {DEMO_METHODS[run.method]: run.model.history_ for run in runs}
-    plot_convergence(histories, get_metric(metric)).savefig(out / "convergence.png", dpi=120)
-    plot_figure2(figure2(seed=seed)).savefig(out / "figure2.png", dpi=120)
-    joblib.dump(runs[-1].model, out / "model.joblib")
-    write_demo_page(
-        out / "index.html",
-        f"Digit eight against the rest: {get_metric(metric).label}, learned",
-        runs[-1].verdict,
-        {DEMO_METHODS[run.method]: run.losses for run in runs},
-        {
-            "Training: the metric on validation rows, and how far the surrogate is from it": out / "convergence.png",
-            "The paper's Figure 2: alpha walks down a surrogate that is true where it stands": out / "figure2.png",
-        },
-    )
-    return runs
-
-
-def demo_runs(data: Dataset, metric: str, seed: int, recipe: Recipe, verbose: bool) -> Iterator[DemoRun]:
-    """Train each method on the same split for the same number of steps, and evaluate it once on the test rows."""
-    import numpy as np
-
-    from metricgrad.estimators.classifier import MetricClassifier
-    from metricgrad.metrics.registry import PAPER, get_metric
-    from metricgrad.training.splits import split
-
-    parts = split(data.y, seed)
-    known = np.concatenate((parts.train, parts.validation))
-    for method in DEMO_METHODS:
-        start = time.perf_counter()
-        model = MetricClassifier(metric, method=method, recipe=recipe, random_state=seed, verbose=verbose)
-        model.fit(data.X[known], data.y[known])
-        scores, targets = model.decision_function(data.X[parts.test]), data.y[parts.test]
-        names = dict.fromkeys((get_metric(metric).name, *PAPER))
-        losses = {name: float(get_metric(name)(scores, targets)) for name in names}
-        yield DemoRun(method, losses, int(targets.sum()), time.perf_counter() - start, model)
 
 
 # ---- the datasets --------------------------------------------------------------------------------------------------

@@ -23,6 +23,9 @@ MAX_CARD_FIGURES = 6
 class Explanation:
     """What every level of every feature adds to the score; together with `base`, at least 0 is positive.
 
+    Of a model of numbers they add up to the prediction. If that was trained in logarithms they add up to its
+    logarithm: the exponential of a contribution is a factor.
+
     Attributes
     ----------
     frame : DataFrame
@@ -33,9 +36,12 @@ class Explanation:
         The score of a row of average contributions.
     importance : Series
         Mean absolute contribution of every feature over the rows, the largest first.
+    of : {"classes", "numbers", "logarithms"}
+        What the model predicts.
     """
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: Terms, of: str = "classes") -> None:
+        self.of = of
         self.terms, self.base = {term.feature: term for term in terms.each}, terms.base
         self.frame = pd.concat([_frame(term) for term in terms.each], ignore_index=True)
         weights = {name: _importance(term) for name, term in self.terms.items()}
@@ -70,6 +76,7 @@ class Explanation:
             places=term.places if line else None,
             share=own["share"].to_numpy(),
             band=band,
+            log=self.of == "logarithms",
         )
 
     def figures(self, most: int | None = None) -> dict[str, Picture]:
@@ -89,7 +96,13 @@ class Explanation:
 
         rows = [[_cell(value) for value in row] for row in self.frame.itertuples(index=False)]
         return render_page(
-            "explanation.html", title, base=self.base, drawn=self.drawn(), head=list(self.frame.columns), rows=rows
+            "explanation.html",
+            title,
+            of=self.of,
+            base=self.base,
+            drawn=self.drawn(),
+            head=list(self.frame.columns),
+            rows=rows,
         )
 
     def _repr_html_(self) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from contextlib import nullcontext
-from copy import deepcopy
+from contextlib import AbstractContextManager, nullcontext
+from copy import copy, deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,7 +22,7 @@ from metricgrad.reporting.progress import work_bar
 from metricgrad.training.data import Rows, TrainingData
 from metricgrad.training.direct import DirectSearch
 from metricgrad.training.jobs import Start, warm_up
-from metricgrad.training.networks import Scorer, build_model
+from metricgrad.training.networks import Scorer, build_model, one_thread, threads_for
 from metricgrad.training.selection import Selection
 from metricgrad.training.solver import linear_form
 from metricgrad.training.splits import Split
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 
 NOISE = 0.1
 """Of refined scores, in units of their spread: predictions of numbers are nearer to targets than scores of classes."""
+USUAL, BY_HAND, CHOSEN = "squared error", "best loss by hand", "chosen"
+"""Regressors of `fit_beside_usual`."""
+LONGER = ", longer"
+"""Ends the name of a loss that was followed as long as the metric was."""
 
 
 class Setting(NamedTuple):
@@ -92,18 +96,23 @@ class NumberCompetition:
     def run(self) -> None:
         """Train squared error in every unit, and the other strategies in the best of them."""
         settings = [self._setting(units) for units in self._units()]
-        for setting in settings:
-            self._train(MSE, proxy_for(self.metric.task), setting)
-        usual = self.best
-        setting = next(each for each in settings if each.units == usual.units)
-        if self.owner.method != MSE and not self.metric.task.several:
-            targets = setting.kept.y.double()
-            by_hand = strategies.usual_losses(targets - usual.scores)
-            if self.owner.method != "usual":
-                by_hand |= strategies.hand_made_losses(self.metric, usual, targets, self.truth)
-            for name, make in by_hand.items():
-                self._train(name, make(), setting)
-        self._follow_metric(setting)
+        with self._threads(settings[0].network):
+            for setting in settings:
+                self._train(MSE, proxy_for(self.metric.task), setting)
+            usual = self.best
+            setting = next(each for each in settings if each.units == usual.units)
+            if self.owner.method != MSE and not self.metric.task.several:
+                for name, make in self._by_hand(usual, setting).items():
+                    self._train(name, make(), setting)
+            self._follow_metric(setting)
+
+    def _by_hand(self, usual: Strategy, setting: Setting) -> dict[str, strategies.Made]:
+        """Return the losses to try beside squared error, given its model."""
+        targets = setting.kept.y.double()
+        found = strategies.usual_losses(targets - usual.scores)
+        if self.owner.method != "usual":
+            found |= strategies.hand_made_losses(self.metric, usual, targets, self.truth)
+        return found
 
     def _follow_metric(self, setting: Setting) -> None:
         """Try direct search and the surrogate, from the best model so far."""
@@ -120,6 +129,10 @@ class NumberCompetition:
                 given = (self.metric, setting.metric, scores, setting.rows, setting.units, self.recipe)
                 loss = strategies.own_surrogate(*given, report)
             self._train(SURROGATE, loss, setting, first)
+
+    def _threads(self, network: Scorer) -> AbstractContextManager[None]:
+        """Return a context for work on a network: threads that wait for each other make small work slower."""
+        return threads_for(network, self.recipe.set_size * self.recipe.sets)
 
     def _units(self) -> list[Units]:
         """Return the units to try: standardised targets, and their logarithms if all are above 0."""
@@ -141,7 +154,8 @@ class NumberCompetition:
         check_fit(network, rows.x[:2])
         torch.manual_seed(self.seed)
         checks = [Selection(kept, metric, self.recipe)]
-        start = warm_up(network, rows, self.recipe, selections=checks, seed=self.seed)
+        with self._threads(network):
+            start = warm_up(network, rows, self.recipe, selections=checks, seed=self.seed)
         return Setting(units, rows, kept, metric, network, start)
 
     def _train(self, name: str, loss: nn.Module, setting: Setting, first: Strategy | None = None) -> None:
@@ -162,8 +176,8 @@ class NumberCompetition:
         kept = first is None or (trained.verdict is not None and trained.verdict.followed)
         seconds = time.perf_counter() - since
         if not kept and first is not None:  # the network is then its control
-            self._note(f"{first.name}, longer", trained, setting, seconds)
-            self.losses[f"{first.name}, longer"] = self.losses[first.name]
+            self._note(f"{first.name}{LONGER}", trained, setting, seconds)
+            self.losses[f"{first.name}{LONGER}"] = self.losses[first.name]
         self._note(name, trained, setting, seconds, kept)
 
     def _note(self, name: str, trained: Trained, setting: Setting, seconds: float, kept: bool = True) -> None:
@@ -190,13 +204,26 @@ class NumberCompetition:
         """The strategy of the least loss on validation rows that may be chosen."""
         return min((each for each in self.strategies if each.kept), key=lambda each: each.loss)
 
+    @property
+    def usual(self) -> Strategy:
+        """Squared error, in the units in which it does better."""
+        return min((each for each in self.strategies if each.name == MSE), key=lambda each: each.loss)
+
+    @property
+    def by_hand(self) -> Strategy:
+        """The best of the losses that need no surrogate and no search, trained once."""
+        learned = {DIRECT, SURROGATE}
+        own = [each for each in self.strategies if each.name not in learned and not each.name.endswith(LONGER)]
+        return min(own, key=lambda each: each.loss)
+
     def correction(self, strategy: Strategy) -> tuple[Correction, float]:
         """Return the map of the predictions of a strategy, and its loss on validation rows."""
-        return strategies.chosen_correction(self.metric, strategy.predictions, self.truth, self.seed)
+        with one_thread():
+            return strategies.chosen_correction(self.metric, strategy.predictions, self.truth, self.seed)
 
     def verdict(self, best: Strategy, correction: Correction) -> NumbersVerdict:
         """Return what won, against squared error with its best constant."""
-        usual = min((each for each in self.strategies if each.name == MSE), key=lambda each: each.loss)
+        usual = self.usual
         error = 0.0 if best is usual else strategies.error_between(self.metric, best, usual, self.truth)
         value, before = (float(self.metric.value(each.loss)) for each in (best, usual))
         unit = abs(float(self.metric.value(1.0)) - float(self.metric.value(0.0)))
@@ -207,3 +234,16 @@ class NumberCompetition:
     def records(self, best: Strategy) -> list[dict[str, Any]]:
         """Return a record of every strategy."""
         return strategies.leaderboard(self.strategies, best, self.metric, self.truth)
+
+
+# ---- a regressor beside those it has beaten ------------------------------------------------------------------------
+
+
+def fit_beside_usual(model: MetricRegressor, X: Any, y: Any, **given: Any) -> dict[str, MetricRegressor]:
+    """Fit a regressor, and return it beside others of the same rows: by squared error, and by the best loss by hand.
+
+    Each has its own correction, chosen on the validation rows; `given` is what `fit` takes.
+    """
+    competition = model._compete(X, y, **given)
+    chosen = {USUAL: competition.usual, BY_HAND: competition.by_hand, CHOSEN: competition.best}
+    return {name: copy(model)._adopt(competition, strategy) for name, strategy in chosen.items()}

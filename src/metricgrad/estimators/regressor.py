@@ -17,13 +17,15 @@ from metricgrad.estimators.metric_columns import checked_columns
 from metricgrad.estimators.metric_estimator import Array, MetricEstimator, seed_of
 from metricgrad.metrics.constants import Correction, Units
 from metricgrad.metrics.registry import Metric, get_metric
-from metricgrad.training.data import Scaler, TrainingData, check_weights, merge_duplicates
+from metricgrad.training.data import Rows, Scaler, TrainingData, check_weights, merge_duplicates
 from metricgrad.training.history import Round
 from metricgrad.training.recipe import Recipe
 from metricgrad.training.splits import Split
 
 if TYPE_CHECKING:
-    from metricgrad.estimators.number_strategies import NumbersVerdict
+    from metricgrad.estimators.explain import Explanation
+    from metricgrad.estimators.number_competition import NumberCompetition
+    from metricgrad.estimators.number_strategies import NumbersVerdict, Strategy
 
 METHODS = ("auto", "usual", "hand-made", "mse", "surrogate", "direct")
 """Everything, the usual losses alone, these and hand-made ones, squared error alone, or one learned strategy."""
@@ -161,6 +163,19 @@ class MetricRegressor(RegressorMixin, MetricEstimator):  # type: ignore[misc]
         -------
         self
         """
+        competition = self._compete(X, y, sample_weight, validation, columns, groups)
+        return self._adopt(competition, competition.best)
+
+    def _compete(
+        self,
+        X: Any,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        validation: Any = None,
+        columns: Mapping[str, ArrayLike] | None = None,
+        groups: ArrayLike | None = None,
+    ) -> NumberCompetition:
+        """Train every strategy."""
         from metricgrad.estimators.number_competition import NumberCompetition
 
         metric = _of_numbers(self.metric)
@@ -170,7 +185,10 @@ class MetricRegressor(RegressorMixin, MetricEstimator):  # type: ignore[misc]
         with torch.random.fork_rng(devices=[]):
             competition = NumberCompetition(self, table, parts, metric, seed)
             competition.run()
-        best = competition.best
+        return competition
+
+    def _adopt(self, competition: NumberCompetition, best: Strategy) -> MetricRegressor:
+        """Become what one of the strategies has trained."""
         self.network_, self.history_, self.units_ = best.trained.network, best.trained.history, best.units
         self.interrupted_ = competition.interrupted
         self.correction_, self.validation_loss_ = competition.correction(best)
@@ -281,6 +299,39 @@ class MetricRegressor(RegressorMixin, MetricEstimator):  # type: ignore[misc]
 
         check_is_fitted(self, "results_")
         return as_table(self.results_)
+
+    def explain(self, X: Any = None, separator: str | None = None) -> Explanation:
+        """Return what every level of every feature adds to the prediction of a linear or additive model.
+
+        The sum is mapped by `correction_` afterwards. A model trained in logarithms (`units_.log`) multiplies: its
+        contributions are logarithms of factors.
+
+        Parameters
+        ----------
+        X : array-like of shape (rows, features), optional
+            Rows, best those of training: of a linear model the frame then has the share of each level.
+        separator : str, optional
+            What stands between column and level in the names of one-hot features, `prefix_sep` of
+            `pandas.get_dummies`: these become one feature a column.
+
+        Returns
+        -------
+        Explanation
+            `frame` has a row for every level, `figure(feature)` draws one.
+        """
+        from metricgrad.estimators.explain import Explanation
+        from metricgrad.estimators.terms import terms_of
+
+        check_is_fitted(self, "correction_")
+        rows = None
+        if X is not None:
+            x = torch.from_numpy(Scaler(self.centre_, self.scale_).transform(self._checked(X, reset=False)))
+            rows = Rows(x, torch.zeros(len(x)))
+        names = getattr(self, "feature_names_in_", [f"x{number}" for number in range(self.n_features_in_)])
+        terms = terms_of(self, list(map(str, names)), rows, band=False)
+        terms = terms if separator is None else terms.with_levels(separator)
+        of = "logarithms" if self.units_.log else "numbers"
+        return Explanation(terms.in_units(self.units_.scale, self.units_.centre), of)
 
     def _facts(self) -> dict[str, str]:
         verdict = self.verdict_

@@ -17,6 +17,7 @@ from metricgrad.training.knots import learn_knots
 
 if TYPE_CHECKING:
     from metricgrad.estimators.classifier import MetricClassifier
+    from metricgrad.estimators.regressor import MetricRegressor
 
 Floats = NDArray[np.float64]
 MAX_BAND_ROWS = 20_000
@@ -86,6 +87,41 @@ class Terms:
     base: float
     each: list[Term] = field(default_factory=list)
 
+    def in_units(self, scale: float, centre: float) -> Terms:
+        """Return the terms of a score that is multiplied by a scale and moved by a centre."""
+        each = [replace(term, values=scale * term.values) for term in self.each]
+        return Terms(scale * self.base + centre, each)
+
+    def with_levels(self, separator: str) -> Terms:
+        """Join one-hot features, named column, separator and level, to one term a column."""
+        own: dict[str, list[Term]] = {}
+        for term in self.each:
+            own.setdefault(term.feature.partition(separator)[0] if term.kind == "number" else "", []).append(term)
+        joined = [
+            _joined_levels(name, parts, separator) if separator in parts[0].feature else parts[0]
+            for name, parts in own.items()
+            if name
+        ]
+        return Terms(self.base, joined + own.get("", []))
+
+
+def _joined_levels(name: str, own: list[Term], separator: str) -> Term:
+    """Return the term of a category: a level adds its own feature, and the others their zeros."""
+    off = sum(value_at(term, 0.0) for term in own)
+    values = np.column_stack([value_at(term, 1.0) - value_at(term, 0.0) for term in own]) + np.reshape(off, (-1, 1))
+    share = np.array([float(term.share[-1]) for term in own])
+    levels = tuple(term.feature.partition(separator)[2] for term in own)
+    return Term(name, levels, None, values, share, unseen=float(np.ravel(off)[0]), kind="category")
+
+
+def value_at(term: Term, place: float) -> Floats:
+    """Return the contribution of a value of a yes-or-no feature, `(1 + draws,)`; linear, also beyond the places."""
+    assert term.places is not None
+    if len(term.places) < 2:
+        return np.asarray(term.values[:, 0])
+    low, high = float(term.places[0]), float(term.places[-1])
+    return np.asarray(term.values[:, 0] + (place - low) / (high - low) * (term.values[:, -1] - term.values[:, 0]))
+
 
 def body_as_additive(body: nn.Module, x: Tensor | None) -> Additive:
     """Return a linear or additive model as an additive one; other models have no terms."""
@@ -110,8 +146,10 @@ def body_as_additive(body: nn.Module, x: Tensor | None) -> Additive:
 
 
 @torch.no_grad()
-def terms_of(model: MetricClassifier, names: list[str], rows: Rows | None = None, band: bool = True) -> Terms:
-    """Return the terms of a fitted model of two classes, in the units of its input.
+def terms_of(
+    model: MetricClassifier | MetricRegressor, names: list[str], rows: Rows | None = None, band: bool = True
+) -> Terms:
+    """Return the terms of a fitted model of two classes or of numbers, in the units of its input.
 
     With rows, as the network takes them, levels of a linear model have their share and contributions bootstrap draws.
     """
@@ -135,7 +173,7 @@ def terms_of(model: MetricClassifier, names: list[str], rows: Rows | None = None
         std, share = encoding.knots.numpy()[places], encoding.share.numpy()[places]
         found.append(Term(name, tuple("" for _ in std), std, values[:, places], share))
     scaled = [term.scaled(float(s), float(c)) for term, s, c in zip(found, model.scale_, model.centre_, strict=True)]
-    base = float(body.head.bias[0]) - float(model.threshold_)
+    base = float(body.head.bias[0]) - float(getattr(model, "threshold_", 0.0))
     return Terms(base, scaled + _pair_terms(body, weights, names, model))
 
 

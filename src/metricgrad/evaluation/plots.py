@@ -46,7 +46,8 @@ def plot_metric(values: Mapping[str, Array], metric: Metric) -> Picture:
         colour = pen(number)["color"]
         dots = axes.scatter(own, np.full(len(own), row), s=30, color=colour, alpha=0.45, lw=0, zorder=2)
         figure.mark(dots, "dots", name, tip=f"{name}: {', '.join(f'{value:.4f}' for value in own)}")
-        _row_mean(figure, axes, (own.mean(), row), name, colour, f"{own.mean():.3f}")
+        digits = 3 if abs(own.mean()) < 10 else 1
+        _row_mean(figure, axes, (own.mean(), row), name, colour, f"{own.mean():.{digits}f}")
     return figure
 
 

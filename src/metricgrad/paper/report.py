@@ -1,8 +1,7 @@
-"""The report of a results folder and the page of the demo: one file each, for offline, phones and dark screens."""
+"""The report of a results folder: one file, for offline, phones and dark screens."""
 
 from __future__ import annotations
 
-import base64
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,6 @@ from metricgrad.evaluation.runs import method_label, metric_label
 from metricgrad.evaluation.statistics import Ranking, common_methods, rank_methods
 from metricgrad.evaluation.store import Store
 from metricgrad.files import write_whole
-from metricgrad.metrics.registry import get_metric
 from metricgrad.paper import printed as paper
 from metricgrad.paper.figures import figure1, figure1_panels, figure2, figure2_panels
 from metricgrad.paper.layouts import (
@@ -37,7 +35,7 @@ from metricgrad.paper.protocols import PROTOCOLS
 from metricgrad.paper.tables import PaperTable, losses, table1, table2, table3
 from metricgrad.reporting.html import render_page
 from metricgrad.reporting.plots import PALETTE, PANELS, inline_svg, plot_training
-from metricgrad.reporting.tables import ResultTable, Shown, as_html, result_frame
+from metricgrad.reporting.tables import as_html
 
 TITLE = "Learning surrogate losses, reproduced"
 FIGURE2_ROUNDS = (0, 5, 15, 30, 120)
@@ -290,22 +288,3 @@ def how_it_was_made(records: Sequence[Record]) -> dict[str, str]:
         "Versions": ", ".join(versions),
     }
     return {name: text for name, text in facts.items() if text}
-
-
-# ---- the page of the demo ------------------------------------------------------------------------------------------
-
-
-def write_demo_page(
-    path: Path, title: str, verdict: str, losses: Mapping[str, Mapping[str, float]], pictures: Mapping[str, Path]
-) -> None:
-    """Write a page: metrics by row, a column for each method, best in bold; which model was selected; pictures."""
-    rows = []
-    for name in next(iter(losses.values())):
-        metric, own = get_metric(name), [by[name] for by in losses.values()]
-        direction = "higher is better" if metric.higher_is_better else "lower is better"
-        cells = (Shown(f"{metric.value(loss):.4f}", best=loss == min(own)) for loss in own)
-        rows.append([Shown(metric.label, small=direction), *cells])
-    table = ResultTable("Test rows", result_frame(rows, ["metric", *losses]))
-    images = [(caption, base64.b64encode(file.read_bytes()).decode()) for caption, file in pictures.items()]
-    html = as_html(table, classes="")
-    write_whole(path, render_page("demo.html", title, table=html, verdict=verdict, images=images))

@@ -5,11 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from matplotlib.ticker import Locator
 from numpy.typing import NDArray
 
 from metricgrad.reporting.plots import EVEN, LINE, PALETTE, SOFT, Picture, plain
 
 Floats = NDArray[np.float64]
+FACTORS = (
+    (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100),
+    (0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5),
+    (0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.3, 1.4, 1.5),
+)
+"""Factors that an axis of logarithms shows, the coarsest of which at least three are in view."""
 MAX_BARS = 20
 """Levels of a category that are drawn."""
 
@@ -22,6 +29,7 @@ def plot_shape(
     places: Floats | None = None,
     share: Floats | None = None,
     band: tuple[Floats, Floats] | None = None,
+    log: bool = False,
 ) -> Picture:
     """Plot what the levels of a feature add to the score: a line over a number, or a bar a level.
 
@@ -39,11 +47,15 @@ def plot_shape(
         Share of the rows, drawn below.
     band : pair of ndarray of shape (levels,), optional
         Lower and upper end of the band.
+    log : bool
+        Whether contributions are logarithms of factors, which the axis then shows.
     """
     figure = Picture(figsize=(5, 3))
     axes = plain(figure.subplots(), feature)
     figure.subplots_adjust(left=0.12, right=0.97, top=0.88, bottom=0.14 if places is not None else 0.3)
     axes.axhline(0, color=EVEN, lw=0.8)
+    if log:
+        show_factors(axes)
     if places is None:
         _bars(figure, axes, levels, contribution, share, band)
         return figure
@@ -54,6 +66,31 @@ def plot_shape(
     if share is not None and np.isfinite(share).all():
         _density(axes, places, share)
     return figure
+
+
+class FactorLocator(Locator):
+    """Ticks at round factors on an axis of their logarithms."""
+
+    def __call__(self) -> list[float]:
+        """Return the ticks in view."""
+        assert self.axis is not None
+        return self.tick_values(*self.axis.get_view_interval())
+
+    def tick_values(self, vmin: float, vmax: float) -> list[float]:
+        """Return the ticks between two values: of the coarsest grid that has three.
+
+        >>> [round(float(np.exp(tick)), 1) for tick in FactorLocator().tick_values(-0.4, 0.2)]
+        [0.7, 0.8, 0.9, 1.0, 1.1, 1.2]
+        """
+        low, high = sorted((vmin, vmax))
+        found = [[float(np.log(each)) for each in grid if low <= np.log(each) <= high] for grid in FACTORS]
+        return next((ticks for ticks in found if len(ticks) >= 3), found[-1])
+
+
+def show_factors(axes: Any) -> None:
+    """Show logarithms on the y axis as the factors they stand for."""
+    axes.yaxis.set_major_locator(FactorLocator())
+    axes.yaxis.set_major_formatter(lambda value, _: f"×{np.exp(value):.3g}")
 
 
 def _density(axes: Any, places: Floats, share: Floats) -> None:

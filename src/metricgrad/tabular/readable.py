@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from metricgrad.estimators.terms import Term, Terms
+from metricgrad.estimators.terms import Term, Terms, value_at
 from metricgrad.tabular import cells
 from metricgrad.tabular.encoding import PARTS, Numeric, OneHot, Preparation
 
@@ -43,8 +43,8 @@ def table_cells(frame: pd.DataFrame, preparation: Preparation) -> dict[str, NDAr
 
 def _levels(encoder: OneHot, own: list[Term]) -> Term:
     """Return the term of a category: a level adds its own feature, and the others their zeros."""
-    off = sum(_at(term, 0.0) for term in own)
-    on = np.column_stack([_at(term, 1.0) - _at(term, 0.0) for term in own]) + np.reshape(off, (-1, 1))
+    off = sum(value_at(term, 0.0) for term in own)
+    on = np.column_stack([value_at(term, 1.0) - value_at(term, 0.0) for term in own]) + np.reshape(off, (-1, 1))
     share = np.array([float(term.share[-1]) if len(term.share) > 1 else float(_only(term)) for term in own])
     known = len(own) - encoder.gaps
     names = (*encoder.levels, *(["other"] * encoder.others))
@@ -74,17 +74,8 @@ def _numbers(encoder: Numeric, own: list[Term]) -> list[Term]:
     nearest = int(np.abs(places - encoder.fill[0]).argmin())
     shares = term.share.copy()
     shares[nearest] = max(0.0, shares[nearest] - share)  # missing cells were filled
-    present = term.values + _at(gap, 0.0)[:, None]
-    return [replace(term, values=present, share=shares, missing=filled + _at(gap, 1.0), missing_share=share)]
-
-
-def _at(term: Term, place: float) -> Floats:
-    """Return the contribution of a value of a yes-or-no feature, `(1 + draws,)`; linear, also beyond the places."""
-    assert term.places is not None
-    if len(term.places) < 2:
-        return np.asarray(term.values[:, 0])
-    low, high = float(term.places[0]), float(term.places[-1])
-    return np.asarray(term.values[:, 0] + (place - low) / (high - low) * (term.values[:, -1] - term.values[:, 0]))
+    present = term.values + value_at(gap, 0.0)[:, None]
+    return [replace(term, values=present, share=shares, missing=filled + value_at(gap, 1.0), missing_share=share)]
 
 
 def _only(term: Term) -> float:
