@@ -81,7 +81,7 @@ def _strategies() -> str:
 def _auto() -> str:
     found = auto.saved(auto.losses(auto.frame_of(list(Store(auto.RESULTS))), "f1"), "auto", "lightgbm")
     counts = f"{found['better']} better, {found['level']} level, {found['worse']} worse"
-    return f"F1: {found['mean']:+.1f} ± {found['error']:.1f} % of the loss of LightGBM + threshold; {counts}"
+    return f"F1: saved {found['mean']:+.1f} ± {found['error']:.1f} % of the loss of LightGBM + threshold; {counts}"
 
 
 def _numbers() -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from metricgrad.demo.bikes import load_bikes
 from metricgrad.demo.trial import BEST_USUAL, METHODS, METRIC, OURS, SPLITS, SQUARED
 from metricgrad.evaluation.statistics import corrected_interval
 from studies.demo import page, run
+from studies.pages import ROOT
 
 
 def test_the_page_has_the_numbers_that_are_stored() -> None:
@@ -43,3 +46,12 @@ def test_features_without_separate_hours_are_the_same_hours() -> None:
     assert joined.shape == (len(both), both.shape[1] - 24 + 1)
     working = both.filter(regex="^hour of a working day=").sum(axis=1)
     assert np.array_equal(joined["working day"], working)
+
+
+def test_the_readme_shows_numbers_of_the_page() -> None:
+    readme, page = ((ROOT / name).read_text("utf-8") for name in ("README.md", "docs/demo.md"))
+    caption = readme.split("*`make demo`:")[1].split("*\n")[0]
+    shown = re.findall(r"\d+\.\d (?:± \d+\.\d )?%|\d+\.\d to \d+\.\d %", caption)
+    assert len(shown) == 6
+    flat = re.sub(r"\s+", " ", page).replace(" | ", " % ")
+    assert [number for number in shown if number not in flat] == []
