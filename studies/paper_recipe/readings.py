@@ -70,8 +70,6 @@ GRIDS = {
         ALL_AT_ONCE,
     ),
     "narrow": (
-        OURS,
-        TRAINING_MODE,
         FASTER,
         replace(TRAINING_MODE, name="training mode, rates of 1e-4", rate=1e-4),
         ALL_AT_ONCE,

@@ -196,7 +196,7 @@ def reproduce(
     metrics: Annotated[str | None, typer.Option(help="Names separated by commas; default: all of the table.")] = None,
     methods: Annotated[str | None, typer.Option(help="Names separated by commas; default: all of the table.")] = None,
     seeds: Annotated[
-        int | None, typer.Option(min=1, help="Number of seeds; default: quick 2, standard 3, paper 1.")
+        int | None, typer.Option(min=1, help="Number of seeds; default: quick 2, standard 5, paper 1.")
     ] = None,
     budget: Annotated[str, typer.Option(help="quick (minutes), standard (hours) or paper (300,000 rounds).")] = "quick",
     recipe: Annotated[

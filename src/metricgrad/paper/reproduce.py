@@ -23,7 +23,7 @@ FIGURES = ("figure1", "figure2", "figure3")
 TARGETS = ("table1", *TABLES, *FIGURES, "all")
 UNFINISHED = "unfinished"
 """Folder beside the results, for checkpoints of long jobs."""
-SEEDS = {"quick": 2, "standard": 3, "paper": 1}
+SEEDS = {"quick": 2, "standard": 5, "paper": 1}
 """Default number of seeds of a cell, by budget."""
 
 
