@@ -41,7 +41,7 @@ def test_our_reading_is_algorithm_1_of_the_example(monkeypatch: pytest.MonkeyPat
     from metricgrad.metrics.registry import get_metric
 
     monkeypatch.setattr(readings, "DROPOUT", 0.0)
-    members = GRIDS["narrow"]
+    members = (OURS, *GRIDS["narrow"])
     models, surrogate = Models(FEATURES, members, SEED), new_surrogate("paper", SEED)
     surrogates = Surrogates([surrogate] * len(members), members)
     together = SideBySide(models, surrogates, get_metric("auc"), members)
