@@ -15,6 +15,7 @@ from benchmarks.speed import complexity
 from benchmarks.speed.measuring import stored
 from metricgrad.evaluation.records import Record, Setting, read_records, settings
 from metricgrad.evaluation.statistics import Ranking, rank_methods
+from metricgrad.evaluation.store import Store
 from metricgrad.paper import printed as paper
 from metricgrad.paper.layouts import (
     datasets_table,
@@ -30,7 +31,8 @@ from metricgrad.reporting.tables import as_markdown
 from metricgrad.training.recipe import RECIPES
 from studies.pages import DOCS, markdown, titled, wrapped
 from studies.pages import RESULTS as FOLDER
-from studies.paper_recipe.page import section
+from studies.paper_recipe.page import courses, nearest_sentence, section
+from studies.paper_recipe.run import RESULTS as READINGS
 from studies.reproduction.cluster import cluster_table, job_seconds, part_seconds
 
 RESULTS, PAGE = FOLDER / "reproduction", DOCS / "reproduction.md"
@@ -199,7 +201,7 @@ of {", ".join(COMPARED)}, by a recipe of our own, {order_sentence(rankings["pape
 **What does not**: that surrogates beat hand-made losses (cross-entropy trained as long is at or below its printed
 number in {sum(c.at_or_below for c in plain)} of {len(plain)} of these cells too, and SL-R has the lowest loss of Table
 3 in {wins_sentence(printed[1])} datasets); that the universal surrogate is last; and, by our first reading of the
-paper's recipe, the printed numbers themselves (see below for a reading that comes nearer). **What the printed tables
+paper's recipe, the printed numbers themselves ({nearest_sentence(courses(Store(READINGS)))}). **What the printed tables
 cannot tell**: the order of SL-R and SL-S, because there is one run for each cell and two runs of one quantity, MCR and
 JAC, differ by as much; anything about CC-Fraud and Porto-Seguro under MCR and F1, where the rule for the threshold sets
 the loss; anything about Jaccard, which was accuracy; and how models do on unseen rows, because thresholds were chosen
