@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from browsing import PATIENCE, in_browser, opened
 from made_up import add, run, small
@@ -12,6 +13,8 @@ from playwright.sync_api import Browser, Locator, Page
 
 from metricgrad.evaluation.records import Setting
 from metricgrad.paper import report
+from metricgrad.paper.figures import figure2
+from metricgrad.paper.player import write_player
 from metricgrad.paper.tables import table2
 
 pytestmark = in_browser
@@ -168,6 +171,61 @@ def test_figures_of_the_paper_are_drawn(page: Page) -> None:
     assert panels.locator("svg").count() == 4
     assert "round 3: alpha = " in panels.inner_text()
     assert "surrogate" in panels.inner_text()
+
+
+# ---- Figure 2 to play with -----------------------------------------------------------------------------------------
+
+
+def said(page: Page) -> tuple[float, ...]:
+    """Return round, alpha, cut, error rate and surrogate as the player states them."""
+    return tuple(float(number) for number in re.findall(r"\d+\.?\d*", page.locator("#player output").inner_text()))
+
+
+def test_the_player_steps_through_the_rounds_of_figure_2(page: Page) -> None:
+    arrays = figure2((0, 1, 2, 3))
+    curve = page.locator("#player .learned path")
+    first = curve.get_attribute("d")
+    assert said(page)[:2] == (0, pytest.approx(arrays.alpha[0], abs=0.005))
+    page.get_by_role("button", name="Round on").click()
+    assert said(page)[0] == 1
+    assert curve.get_attribute("d") != first
+    page.locator("#player [name=round]").focus()
+    page.keyboard.press("End")
+    assert said(page)[:2] == (3, pytest.approx(arrays.alpha[3], abs=0.005))
+    page.get_by_role("button", name="Round back").click()
+    assert said(page)[0] == 2
+    page.get_by_role("button", name="Play").click()
+    page.get_by_role("button", name="Play").wait_for()  # it says Stop until the last round
+    assert said(page)[0] == 3
+
+
+def test_moving_alpha_moves_the_cut_and_reads_both_losses(page: Page) -> None:
+    arrays = figure2((0,))
+    where = {name: page.locator(f"#player .{name}").bounding_box() for name in ("cut", "yours", "here")}
+    page.locator("#player [name=alpha]").fill("0.9")
+    number, alpha, cut, true, surrogate = said(page)
+    assert (number, alpha, cut) == (0, 0.9, 1.11)
+    rows = (0.9 * arrays.x - 1 > 0) != (arrays.y == 1)
+    assert true == pytest.approx(rows.mean(), abs=0.02)  # between two points of the curve
+    assert surrogate == pytest.approx(np.interp(0.9, arrays.alphas, arrays.surrogate[0]), abs=0.01)
+    moved = {name: page.locator(f"#player .{name}").bounding_box() for name in where}
+    assert moved["cut"]["x"] < where["cut"]["x"] - 5
+    assert moved["yours"]["x"] > where["yours"]["x"] + 5
+    assert moved["here"]["x"] == where["here"]["x"]
+
+
+def test_the_player_has_a_page_of_its_own_for_phones_in_the_dark(browser: Browser, tmp_path: Path) -> None:
+    write_player(tmp_path / "figure2.html", figure2((0, 2)))
+    page, wrong = opened(
+        browser, tmp_path / "figure2.html", "output", viewport={"width": 360, "height": 800}, color_scheme="dark"
+    )
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    sizes = page.locator("#player svg text").evaluate_all("all => all.map(t => t.getBoundingClientRect().height)")
+    assert min(sizes) >= 10
+    edges = page.locator("#player svg text").evaluate_all("all => all.map(t => t.getBoundingClientRect().right)")
+    assert max(edges) <= 350
+    page.context.close()
+    assert wrong == []
 
 
 # ---- everywhere ----------------------------------------------------------------------------------------------------

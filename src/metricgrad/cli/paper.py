@@ -13,6 +13,7 @@ from metricgrad.reporting.terminal import echo
 
 if TYPE_CHECKING:
     from metricgrad.paper.datasets import TableRow
+    from metricgrad.paper.reproduce import Plan
 
 FAILURE = 2
 """Exit code for bad input or a failed job."""
@@ -81,7 +82,7 @@ def reproduce(
     metrics: Annotated[str | None, typer.Option(help="Names separated by commas; default: all of the table.")] = None,
     methods: Annotated[str | None, typer.Option(help="Names separated by commas; default: all of the table.")] = None,
     seeds: Annotated[
-        int | None, typer.Option(min=1, help="Number of seeds; default: quick 2, standard 3, paper 1.")
+        int | None, typer.Option(min=1, help="Number of seeds; default: quick 2, standard 5, paper 1.")
     ] = None,
     budget: Annotated[str, typer.Option(help="quick (minutes), standard (hours) or paper (300,000 rounds).")] = "quick",
     recipe: Annotated[
@@ -98,10 +99,7 @@ def reproduce(
     address: Annotated[str | None, typer.Option(help="Address of a Ray or Dask cluster; default: a local one.")] = None,
 ) -> None:
     """Reproduce the paper's tables and figures, ours beside theirs; stop at any time, run again to resume."""
-    from metricgrad.evaluation.records import FILE
-    from metricgrad.evaluation.store import Store
-    from metricgrad.paper.experiments import TABLES
-    from metricgrad.paper.reproduce import FIGURES, carry_out, draw, make_plan
+    from metricgrad.paper.reproduce import make_plan
 
     plan = make_plan(
         target,
@@ -118,19 +116,33 @@ def reproduce(
     )
     if target in ("table1", "all"):
         data()
+    _draw_figures(target, results, (_names(datasets) or ["digits8"])[0], (_names(metrics) or ["f1"])[0], plan.recipe)
+    if plan.runs:
+        _train_and_show(target, plan, results, engine=engine, n_jobs=jobs, address=address)
+
+
+def _draw_figures(target: str, results: Path, dataset: str, metric: str, recipe: Recipe) -> None:
+    """Draw the figures of a target, the third of a dataset and a metric, and print where they are."""
+    from metricgrad.paper.reproduce import FIGURES, draw
+
     for figure in FIGURES:
         if target in (figure, "all"):
-            dataset, metric = (_names(datasets) or ["digits8"])[0], (_names(metrics) or ["f1"])[0]
             echo(f"drawing {figure} ...", err=True)
-            for file in draw(figure, results, dataset, metric, plan.recipe):
+            for file in draw(figure, results, dataset, metric, recipe):
                 echo(f"{figure}: {file}")
-    if not plan.runs:
-        return
+
+
+def _train_and_show(target: str, plan: Plan, results: Path, **how: Any) -> None:
+    """Train what is missing of a plan, print its tables, and write the page."""
+    from metricgrad.evaluation.records import FILE
+    from metricgrad.evaluation.store import Store
+    from metricgrad.paper.experiments import TABLES
+    from metricgrad.paper.reproduce import carry_out
+
     if plan.absent:
         echo(f"Not on this machine, left out: {', '.join(plan.absent)}.", err=True)
     store = Store(results / FILE)
-    called = command_line()
-    _carry_out(carry_out(plan, store, command=called, engine=engine, n_jobs=jobs, address=address), store)
+    _carry_out(carry_out(plan, store, command=command_line(), **how), store)
     _show_tables(store, [name for name in TABLES if target in (name, "all")], plan)
     _write_report(results, results / "index.html")
 
@@ -157,7 +169,7 @@ def _carry_out(progress: Any, store: Any) -> None:
             raise typer.Exit(FAILURE) from None
 
 
-def _show_tables(store: Any, wanted: list[str], plan: Any) -> None:
+def _show_tables(store: Any, wanted: list[str], plan: Plan) -> None:
     """Print the tables a plan was made for, and how they compare with the paper's."""
     from metricgrad.evaluation.records import Setting
     from metricgrad.paper import tables

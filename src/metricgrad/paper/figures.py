@@ -246,7 +246,7 @@ def plot_figure2(arrays: Figure2) -> Picture:
     """Plot the paper's Figure 2 as a strip: the data, then true and surrogate loss over alpha, round by round."""
     figure = Picture(figsize=(3.1 * (1 + len(arrays.rounds)), 2.9), layout="constrained")
     data, *panels = figure.subplots(1, 1 + len(arrays.rounds))
-    _draw_data(data, arrays)
+    draw_data(data, arrays)
     for i, axes in enumerate(panels):
         _draw_round(axes, arrays, i)
     panels[0].set_ylabel("error rate")
@@ -260,22 +260,23 @@ def figure2_panels(arrays: Figure2) -> Iterator[Picture]:
         figure = Picture(figsize=(4, 2.9), layout="constrained")
         axes = figure.subplots()
         if i < 0:
-            _draw_data(axes, arrays)
+            draw_data(axes, arrays)
         else:
             _draw_round(axes, arrays, i)
             axes.legend(frameon=False, fontsize=9, labelcolor=SOFT, loc="upper right")
         yield figure
 
 
-def _draw_data(axes: Any, arrays: Figure2) -> None:
-    """Draw the rows of Figure 2, jittered, and the cut at 1 / alpha that was learned."""
-    plain(axes, "Data and learned cut", "x")
+def draw_data(axes: Any, arrays: Figure2, title: str = "Data and learned cut") -> Any:
+    """Draw the rows of Figure 2, jittered, and the cut at the last 1 / alpha; return the cut."""
+    plain(axes, title, "x")
     height = np.random.default_rng(0).uniform(-0.35, 0.35, len(arrays.x))
     for label, colour in ((0, NEGATIVE), (1, POSITIVE)):
         own = arrays.y == label
         axes.scatter(arrays.x[own], label + height[own], s=9, color=colour, alpha=0.6, lw=0)
-    axes.axvline(1 / arrays.alpha[-1], color=INK, ls="--", lw=1)
+    cut = axes.axvline(1 / arrays.alpha[-1], color=INK, ls="--", lw=1)
     axes.set(yticks=[0, 1], yticklabels=["y = 0", "y = 1"])
+    return cut
 
 
 def _draw_round(axes: Any, arrays: Figure2, i: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from metricgrad.paper.layouts import (
     seed_count,
     tally_page_table,
 )
+from metricgrad.paper.player import frame_rounds, player
 from metricgrad.paper.protocols import PROTOCOLS
 from metricgrad.paper.tables import PaperTable, losses, table1, table2, table3
 from metricgrad.reporting.html import render_page
@@ -85,7 +86,7 @@ def write_report(results: Store | str | Path, path: str | Path, *, figures: bool
         "report.html",
         f"metricgrad: {TITLE.lower()}",
         styles=("style.css", "report.css"),
-        scripts=("page.js", "sort.js", "filter.js", "charts.js"),
+        scripts=("page.js", "sort.js", "filter.js", "charts.js", "player.js"),
         heading=TITLE,
         facts=_facts(records),
         findings=[(view.protocol, list(_findings(view))) for view in views if view.place == 0],
@@ -97,7 +98,7 @@ def write_report(results: Store | str | Path, path: str | Path, *, figures: bool
         training_filters=_training_filters(records, settings),
         picks=picks(numbers),
         figure1=_figure1() if figures else [],
-        figure2=_figure2() if figures else [],
+        **(_figure2() if figures else {}),
         seconds=[as_html(seconds_table([r for r in records if r.setting == s], s.title)) for s in settings],
         made=how_it_was_made(records),
         commands="\n".join([*_commands(records), f"metricgrad report {store.path.parent.name}"]),
@@ -259,10 +260,17 @@ def _figure1() -> list[Markup]:
     return [inline_svg(figure, f"figure1-{name}", f"{metric_label(name)} loss, a surface") for name, figure in panels]
 
 
-def _figure2() -> list[Markup]:
-    panels = enumerate(figure2_panels(figure2(FIGURE2_ROUNDS)))
+def _figure2() -> dict[str, Any]:
+    """Return Figure 2 to play with, and some of its rounds as panels."""
+    arrays = figure2(tuple(sorted({*FIGURE2_ROUNDS, *frame_rounds(max(FIGURE2_ROUNDS))})))
+    shown = [arrays.rounds.index(number) for number in FIGURE2_ROUNDS]
+    some = replace(arrays, rounds=FIGURE2_ROUNDS, alpha=arrays.alpha[shown], surrogate=arrays.surrogate[shown])
     label = "Figure 2, {}".format
-    return [inline_svg(f, f"figure2-{i}", label(f.axes[0].get_title(loc="left")), legend=True) for i, f in panels]
+    panels = [
+        inline_svg(f, f"figure2-{i}", label(f.axes[0].get_title(loc="left")), legend=True)
+        for i, f in enumerate(figure2_panels(some))
+    ]
+    return {"figure2": panels, "player": player(arrays)}
 
 
 # ---- how it was made -----------------------------------------------------------------------------------------------
