@@ -14,6 +14,7 @@ from metricgrad.reporting.terminal import echo
 if TYPE_CHECKING:
     from metricgrad.paper.datasets import TableRow
     from metricgrad.paper.reproduce import Plan
+    from metricgrad.training.recipe import Recipe
 
 FAILURE = 2
 """Exit code for bad input or a failed job."""
