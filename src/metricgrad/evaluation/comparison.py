@@ -27,10 +27,11 @@ from metricgrad.metrics.registry import Metric, get_metric
 from metricgrad.metrics.thresholds import best_threshold
 from metricgrad.reporting.progress import work_bar
 from metricgrad.surrogate.loss import SurrogateLoss
+from metricgrad.tabular.leaks import leaking_columns
 from metricgrad.tabular.metric_cells import metric_cells, metric_columns
-from metricgrad.tabular.schema import Schema, infer_columns
-from metricgrad.tabular.table_classifier import as_frame
-from metricgrad.tabular.target import check_column, infer_target, leaking_columns
+from metricgrad.tabular.schema import Schema, as_frame, infer_columns
+from metricgrad.tabular.target import check_column
+from metricgrad.tabular.target_inference import infer_target
 from metricgrad.training.data import Parts
 from metricgrad.training.loader import SetLoader, may_weigh
 from metricgrad.training.methods import METHODS, make_loss

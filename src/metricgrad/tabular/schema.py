@@ -131,6 +131,15 @@ def check_names(names: list[str]) -> None:
         raise TableError(f"expected unique column names, got {', '.join(map(repr, twice[:5]))} more than once")
 
 
+def as_frame(X: Any) -> pd.DataFrame:
+    """Return a table as a DataFrame with unique column names of type str."""
+    frame = X if isinstance(X, pd.DataFrame) else X.to_pandas() if hasattr(X, "to_pandas") else pd.DataFrame(X)
+    names = [str(name) for name in frame.columns]
+    check_names(names)
+    named: pd.DataFrame = frame.set_axis(names, axis=1)
+    return named
+
+
 def _column(name: str, cells: pd.Series[Any]) -> Column:
     missing = cells.isna().to_numpy()
     there = cells[~missing] if missing.any() else cells
