@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from metricgrad.cli.table import Folder, Weights
+from metricgrad.cli.options import Folder, Weights
 from metricgrad.reporting.terminal import echo
 
 Rows = Annotated[

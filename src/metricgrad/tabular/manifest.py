@@ -18,8 +18,17 @@ from typing import Any, NoReturn
 import pandas as pd
 
 from metricgrad.tabular.cells import DATE_FORMATS, NumberFormat, shortened, words
-from metricgrad.tabular.encoding import DATE_PARTS, MAX_LEVELS, Numeric, OneHot, Preparation
-from metricgrad.tabular.schema import DROPPED, USED, Column, Schema, check_names
+from metricgrad.tabular.encoding import (
+    DATE_PARTS,
+    MAX_LEVELS,
+    MAX_TEXT_FEATURES,
+    Encoder,
+    Hashed,
+    Numeric,
+    OneHot,
+    Preparation,
+)
+from metricgrad.tabular.schema import CHARACTERS, DROPPED, USED, WORDS, Column, Schema, check_names
 from metricgrad.tabular.target import AnyTarget, ClassTarget, GradeTarget, LabelTarget, NumberTarget, Target, same_label
 
 MAX_TEXT, MAX_WORD = 100_000, 1_000
@@ -249,6 +258,8 @@ def _form(entry: Field, kind: str) -> str:
     form = entry.text(MAX_WORD)
     if kind == "date":
         return entry.one_of(("", *DATE_FORMATS))
+    if kind == "prose":
+        return entry.one_of((WORDS, CHARACTERS))
     if form:
         try:
             NumberFormat.from_text(form)
@@ -259,8 +270,15 @@ def _form(entry: Field, kind: str) -> str:
     return form
 
 
-def _encoder(entry: Field, column: Column) -> Numeric | OneHot:
+def _encoder(entry: Field, column: Column) -> Encoder:
     entry["name"].one_of([column.name])
+    if column.kind == "prose":
+        entry["encoder"].one_of(["Hashed"])
+        entry["by"].one_of([column.form])
+        width = entry["width"].count(1)
+        if width > MAX_TEXT_FEATURES:
+            entry["width"].refuse(f"at most {MAX_TEXT_FEATURES:,}")
+        return Hashed(column.name, column.form, width)
     if column.kind == "category":
         entry["encoder"].one_of(["OneHot"])
         levels = tuple(level.text() for level in entry["levels"].items(MAX_LEVELS))

@@ -145,7 +145,9 @@ def _check_predictions(inner: Any, score: float) -> None:
     """Refuse units or a correction with which a number can be infinite."""
     units, correction = inner.units_, inner.correction_
     ends = units.to_targets(torch.tensor([-score, score], dtype=torch.float64)).numpy()
-    if not np.isfinite(correction.apply(ends)).all():
+    with np.errstate(over="ignore"):
+        predictions = correction.apply(ends)
+    if not np.isfinite(predictions).all():
         raise ValueError("units, correction: expected some with which every prediction is finite, got others")
 
 

@@ -235,10 +235,12 @@ class TableModel(NestedRecipe):
         from metricgrad.tabular.fit_rows import cells_of, target_cells, weights_of
 
         check_is_fitted(self, "pipeline_")
-        targets = self.target_.read(target_cells(list(self.target_.names) if y is None else y, frame)[1])
+        named = [cells_of(name, frame, "target") for name in self.target_.names] if y is None else None
+        targets = self.target_.read(target_cells(y, frame)[1] if named is None else named)
         there = np.flatnonzero(np.isfinite(targets).reshape(len(targets), -1).all(-1))
         weights = None if sample_weight is None else weights_of(cells_of(sample_weight, frame, "weights").iloc[there])
-        return there, targets[there], weights
+        codes = targets[there]
+        return there, codes.astype(np.int64) if self.target_.kind == "classes" else codes, weights
 
     def in_parts(self, frame: pd.DataFrame, score: Callable[[Array, slice], Array], least: int = 1) -> Array:
         """Return what a function says of encoded features and their places, some rows at a time."""

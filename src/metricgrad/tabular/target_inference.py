@@ -115,7 +115,8 @@ def infer_classes(cells: pd.Series[Any], name: str) -> tuple[ClassTarget, str]:
             f"{name!r}, got {len(labels):,} {what}; for numbers choose a metric of numbers, such as mae or within(0.1)"
         )
     in_order = np.argsort(as_numbers, kind="stable") if np.isfinite(as_numbers).all() else np.argsort(labels)
-    stored = _stored_values(cells, labels)
+    integers = cells.dtype.kind == "f" and not (cells.dropna() % 1).any()  # as pandas holds them where some are missing
+    stored = _stored_values(cells.dropna().astype(np.int64) if integers else cells, labels)
     target = ClassTarget(name, tuple(stored[labels[place]] for place in in_order))
     rarest = str(counts.index[-1])
     few = f"; few of {rarest!r}, so it is hardly learned" if counts.iloc[-1] < FEW_ROWS else ""
