@@ -272,7 +272,9 @@ def compare(
     baselines: Annotated[str | None, typer.Option(help="Names separated by commas, the reference first.")] = None,
     splits: Annotated[int, typer.Option(min=2, help="Number of random splits.")] = 6,
     model: Network = "mlp",
-    method: Method = "sl-r",
+    method: Annotated[
+        str | None, typer.Option(help="sl-r, sl-s, sl-u or a baseline; of numbers auto, surrogate, direct ...")
+    ] = None,
     recipe: How = "default",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the first split; later ones count up from it.")] = 0,
     jobs: Annotated[int | None, typer.Option(min=1, help="Splits at a time; default: one per core.")] = None,
@@ -280,23 +282,24 @@ def compare(
 ) -> None:
     """Compare training for the metric with cross-entropy and other baselines on a table, over many splits."""
     from metricgrad import compare as compared
-    from metricgrad.files import write_whole
     from metricgrad.metrics.registry import get_metric
-    from metricgrad.reporting.terminal import Screen
     from metricgrad.tabular.io import read_table
 
     if rivals is not None:
         echo("--rivals is deprecated: use --baselines", err=True)
         baselines = rivals
+    frame = read_table(data)
     result = compared(
-        read_table(data),
-        target,
+        frame,
+        targets_of(target, frame.columns),
         get_metric(metric, allow_files=True),
         method=method,
         baselines=None if baselines is None else [name.strip() for name in baselines.split(",") if name.strip()],
         model=model,
         recipe=recipe_of(recipe, model),
         groups=group,
+        times=time,
+        sample_weight=weights,
         columns=columns_of(column),
         column_features=column_features,
         splits=splits,
@@ -307,6 +310,14 @@ def compare(
         name="standard input" if data == "-" else Path(data).name,
         verbose=True,
     )
+    _show_comparison(result, out)
+
+
+def _show_comparison(result: ComparisonResult, out: Path) -> None:
+    """Write the page and every number, and print the verdict."""
+    from metricgrad.files import write_whole
+    from metricgrad.reporting.terminal import Screen
+
     result.write_page(out / "index.html", command_line())
     write_whole(out / "trials.csv", result.table().to_csv(index=False))
     for remark in result.remarks:

@@ -48,7 +48,8 @@ def cells_of(given: Any, frame: pd.DataFrame, argument: str) -> pd.Series[Any]:
     if isinstance(given, str):
         check_column(given, list(frame.columns), argument)
         return frame[given]
-    cells: pd.Series[Any] = pd.Series(given).reset_index(drop=True)
+    values = given.to_pandas() if hasattr(given, "to_pandas") else given
+    cells: pd.Series[Any] = pd.Series(values).reset_index(drop=True)
     if len(cells) != len(frame):
         raise TableError(f"{argument}: expected one for each of {len(frame):,} rows, got {len(cells):,}")
     return cells
