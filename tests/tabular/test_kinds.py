@@ -312,6 +312,9 @@ def test_the_commands_reach_every_kind_of_target(here: Path, kind: str) -> None:
         np.testing.assert_array_equal(written["label"], np.where(truth == "=small", "'=small", truth))
     if kind == "numbers":
         np.testing.assert_allclose(written["prediction"], loaded.predict(UNSEEN))
+    refused = run("explain", "model")
+    assert refused.exit_code == 2
+    assert f"model: expected a model of two classes, got one of {kind}" in refused.stderr
     judged = json.loads(run("evaluate", "model", "new.csv", "--json").stdout)
     assert judged["rows"] == N
     value = loaded.score(UNSEEN)

@@ -47,6 +47,7 @@ WORDS, CHARACTERS = "words", "characters"
 """What free text is hashed by: its words, or three to five characters in a row where there are no words."""
 MIN_TEXT_LENGTH = 20
 """Mean length from which on text without words, such as an address of the web, is free text too."""
+LETTER = r"[^\W\d_]"
 CODE = r"[0-9A-Za-z_.+/=@-]*"
 """Ids, keys, hashes and addresses of mail: nothing to learn from, however long."""
 PROBED_CELLS = 200
@@ -211,6 +212,8 @@ def _text_column(name: str, there: pd.Series[Any], rows: int) -> Column:
     if len(distinct) <= MAX_SMALL_CATEGORY or len(distinct) <= MAX_DISTINCT_SHARE * len(there):
         return Column(name, "category")
     probed = distinct[:PROBED_CELLS]
+    if probed.str.contains(LETTER).mean() < MIN_PARSED:  # phone numbers
+        return Column(name, "id")
     if probed.str.split().str.len().mean() > MAX_WORDS:
         return Column(name, "prose", WORDS)
     long = probed.str.len().mean() >= MIN_TEXT_LENGTH and probed.str.fullmatch(CODE).mean() < 1 - MIN_PARSED
