@@ -14,7 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from safetensors.torch import save as packed
-from sklearn.metrics import f1_score, mean_absolute_error, ndcg_score
+from sklearn.metrics import f1_score, matthews_corrcoef, mean_absolute_error, ndcg_score
 from typer.testing import CliRunner
 
 from metricgrad import Recipe, TableClassifier, TableRanker, TableRegressor, load, save
@@ -319,6 +319,9 @@ def test_the_commands_reach_every_kind_of_target(here: Path, kind: str) -> None:
     assert judged["rows"] == N
     value = loaded.score(UNSEEN)
     assert judged["metrics"][metric] == pytest.approx(abs(value), abs=1e-9)
+    if kind == "classes":
+        more = json.loads(run("evaluate", "model", "new.csv", "--metric", "mcc", "--json").stdout)["metrics"]
+        assert more["multiclass_mcc"] == pytest.approx(matthews_corrcoef(UNSEEN["class"], loaded.predict(UNSEEN)))
     assert f"{judged['metrics'][metric]:.4f}" in run("evaluate", "model", "new.csv").stdout
 
 

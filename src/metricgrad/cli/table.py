@@ -194,7 +194,7 @@ def _asked_metrics(loaded: TableModel, metric: str | None) -> list[Metric]:
 
     own = [] if metric and ".py:" in str(loaded.metric) else [loaded.judge_]
     others = [get_metric(name) for name in STANDARD.get(loaded.target_.kind, PAPER)]
-    return [*([get_metric(metric, allow_files=True)] if metric else []), *own, *others]
+    return [*([loaded.for_target(get_metric(metric, allow_files=True))] if metric else []), *own, *others]
 
 
 def _value(metric: Metric, rows: ScoredRows) -> float:

@@ -205,11 +205,10 @@ class TableClassifier(ClassifierMixin, TableModel):  # type: ignore[misc]
 
     # ---- using -----------------------------------------------------------------------------------------------------
 
-    @property
-    def judge_(self) -> Metric:
-        """The metric, as it is for the target."""
+    def for_target(self, metric: Metric) -> Metric:
+        """Return a metric as it is for the target: the namesake for several classes, or labels."""
         tasks = {"classes": "multiclass", "labels": "multilabel"}
-        return metric_for_task(get_metric(self.metric), tasks.get(self.target_.kind, ""))
+        return metric_for_task(metric, tasks.get(self.target_.kind, ""))
 
     def decision_function(self, X: Any, columns: Mapping[str, Any] | None = None) -> Array:
         """Return scores, shifted so that the threshold is zero; columns are found by name.

@@ -201,7 +201,11 @@ class TableModel(NestedRecipe):
     @property
     def judge_(self) -> Metric:
         """The metric, as it is for the target."""
-        return get_metric(self.metric)
+        return self.for_target(get_metric(self.metric))
+
+    def for_target(self, metric: Metric) -> Metric:
+        """Return a metric as it is for the target."""
+        return metric
 
     def score(
         self, X: Any, y: Any = None, sample_weight: Any = None, columns: Mapping[str, Any] | None = None
