@@ -253,10 +253,11 @@ def prices(rows: int, seed: int) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     size, floor = rng.gamma(6, 12, rows) + 15, rng.integers(0, 9, rows)
     quarter = rng.choice(["north", "old town"], rows)
-    words = rng.choice(["quiet and bright flat near the park", "needs some work but well worth it"], rows)
-    dear = 0.25 * (quarter == "old town") + 0.15 * np.char.startswith(words, "quiet") + 0.01 * floor
+    said = "quiet bright sunny garden balcony park lift cellar garage parquet noisy old small dark"
+    text = [" ".join(rng.choice(said.split(), 6, replace=False)) for _ in range(rows)]
+    bright, dark = (np.array([word in each for each in text]) for word in ("bright", "dark"))
+    dear = 0.25 * (quarter == "old town") + 0.15 * bright - 0.15 * dark + 0.01 * floor
     value = np.exp(8.3 + 0.9 * np.log(size) + dear + 0.1 * rng.normal(size=rows))
-    text = [f"{said}, number {number}" for number, said in enumerate(words)]
     table = pd.DataFrame({"size": size.round(), "floor": floor, "quarter": quarter, "advert": text})
     table.loc[rng.random(rows) < 0.05, "floor"] = np.nan
     return table.assign(price=[f"€{each:,.0f}" for each in value])

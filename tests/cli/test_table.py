@@ -200,8 +200,8 @@ BAD = {
     "three rows": ("a,churn\n1,no\n2,no\n3,yes\n", LONE, []),
     "one positive": ("a,churn\n5,yes\n" + "1,no\n2,no\n" * 30, LONE, []),
     "nothing to learn from": (
-        "a,b,churn\n" + "".join(f",this is row number {i} of them all,{'yes' if i % 2 else 'no'}\n" for i in range(30)),
-        "expected a column to learn from, got none: dropped, no values: a; dropped, free text: b",
+        "a,b,churn\n" + "".join(f",row-{i},{'yes' if i % 2 else 'no'}\n" for i in range(30)),
+        "expected a column to learn from, got none: dropped, no values: a; dropped, unique values, like an id: b",
         [],
     ),
     "twice the name": ("a,a,churn\n1,2,yes\n", "expected unique column names, got 'a' more than once", []),
