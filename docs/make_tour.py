@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from playwright.sync_api import Page, sync_playwright
+from sklearn.datasets import load_wine
 
 DOCS = Path(__file__).parent
 IMAGES = DOCS / "images"
@@ -125,6 +126,68 @@ trained on its own loss.*
 {evaluate_said}
 ```
 
+## A table with money in it
+
+`payments.csv` has an amount for every payment, and checking one costs 5. The metric is the money that checking saves;
+the amount is found by its name, and is no feature unless asked for (`--column-features`).
+
+```sh
+{money}
+```
+
+```text
+{money_said}
+```
+
+```sh
+{money_evaluate}
+```
+
+```text
+{money_evaluate_said}
+```
+
+## A table of numbers
+
+`prices.csv` has a price, and a prediction is good within 10 % of it. The metric is one of numbers, so `fit` trains a
+regressor: `predict` writes a prediction for every row.
+
+```sh
+{numbers}
+```
+
+```text
+{numbers_said}
+```
+
+```sh
+{numbers_predict}
+```
+
+```text
+{numbers_predict_said}
+```
+
+## A table of several classes
+
+`wine.csv` (scikit-learn's) has three kinds of wine. A metric of several classes takes them all.
+
+```sh
+{classes}
+```
+
+```text
+{classes_said}
+```
+
+```sh
+{classes_evaluate}
+```
+
+```text
+{classes_evaluate_said}
+```
+
 ## The same in a notebook
 
 ```python
@@ -168,6 +231,46 @@ def customers(rows: int, seed: int) -> pd.DataFrame:
     return table
 
 
+def payments(rows: int, seed: int) -> pd.DataFrame:
+    """Generate payments, few of them frauds, with amounts of a long tail."""
+    rng = np.random.default_rng(seed)
+    amount, hour, country = rng.lognormal(3, 1.2, rows), rng.integers(0, 24, rows), rng.choice(["AT", "DE", "FR"], rows)
+    age = rng.gamma(2, 200, rows)
+    odds = -3.2 + 1.2 * (hour < 6) + 0.8 * (country == "FR") - 0.002 * age + 0.3 * np.log(amount)
+    return pd.DataFrame(
+        {
+            "amount": amount.round(2),
+            "hour": hour,
+            "country": country,
+            "days_as_customer": age.round(),
+            "fraud": np.where(rng.random(rows) < 1 / (1 + np.exp(-odds)), "yes", "no"),
+        }
+    )
+
+
+def prices(rows: int, seed: int) -> pd.DataFrame:
+    """Generate flats and their prices, with text and missing cells."""
+    rng = np.random.default_rng(seed)
+    size, floor = rng.gamma(6, 12, rows) + 15, rng.integers(0, 9, rows)
+    quarter = rng.choice(["north", "old town"], rows)
+    said = "quiet bright sunny garden balcony park lift cellar garage parquet noisy old small dark"
+    text = [" ".join(rng.choice(said.split(), 6, replace=False)) for _ in range(rows)]
+    bright, dark = (np.array([word in each for each in text]) for word in ("bright", "dark"))
+    dear = 0.25 * (quarter == "old town") + 0.15 * bright - 0.15 * dark + 0.01 * floor
+    value = np.exp(8.3 + 0.9 * np.log(size) + dear + 0.1 * rng.normal(size=rows))
+    table = pd.DataFrame({"size": size.round(), "floor": floor, "quarter": quarter, "advert": text})
+    table.loc[rng.random(rows) < 0.05, "floor"] = np.nan
+    return table.assign(price=[f"€{each:,.0f}" for each in value])
+
+
+def wine() -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return scikit-learn's table of wines in two parts."""
+    found = load_wine(as_frame=True).frame
+    found["kind"] = found.pop("target").map({0: "barolo", 1: "grignolino", 2: "barbera"})
+    later = found.sample(frac=0.3, random_state=0)
+    return found.drop(index=later.index), later
+
+
 def said(command: str, folder: Path) -> str:
     """Run a command in a folder and return what it printed."""
     environment = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
@@ -201,12 +304,25 @@ def main() -> None:
         "fit": f"metricgrad fit churn.csv --target churn --metric f1 --out churn-model {how}",
         "predict": "metricgrad predict churn-model new.csv --id customer_id",
         "evaluate": "metricgrad evaluate churn-model later.csv",
+        "money": "metricgrad fit payments.csv --target fraud --metric 'sum(amount * tp) - 5*tp - 5*fp' "
+        "--out fraud-model --model additive --folds 3",
+        "money_evaluate": "metricgrad evaluate fraud-model later-payments.csv",
+        "numbers": "metricgrad fit prices.csv --target price --metric 'within(0.1)' --out price-model --model linear",
+        "numbers_predict": "metricgrad predict price-model new-prices.csv",
+        "classes": "metricgrad fit wine.csv --target kind --metric macro_f1 --out wine-model --model linear --folds 3",
+        "classes_evaluate": "metricgrad evaluate wine-model later-wine.csv",
     }
     with tempfile.TemporaryDirectory() as place, sync_playwright() as playwright:
         folder = Path(place)
         customers(6_000, seed=0).to_csv(folder / "churn.csv", index=False)
         customers(2_000, seed=1).to_csv(folder / "later.csv", index=False)
         customers(5, seed=2).drop(columns="churn").to_csv(folder / "new.csv", index=False)
+        payments(3_000, seed=0).to_csv(folder / "payments.csv", index=False)
+        payments(2_000, seed=1).to_csv(folder / "later-payments.csv", index=False)
+        prices(2_000, seed=0).to_csv(folder / "prices.csv", index=False)
+        prices(5, seed=2).drop(columns="price").to_csv(folder / "new-prices.csv", index=False)
+        for frame, name in zip(wine(), ("wine.csv", "later-wine.csv"), strict=True):
+            frame.to_csv(folder / name, index=False)
         texts = {f"{name}_said": said(command, folder) for name, command in commands.items()}
         head = "\n".join((folder / "churn.csv").read_text(encoding="utf-8").splitlines()[:5])
         browser = playwright.chromium.launch(

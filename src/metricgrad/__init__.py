@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from metricgrad.tabular.persistence import load as load
     from metricgrad.tabular.persistence import save as save
     from metricgrad.tabular.table_classifier import TableClassifier as TableClassifier
+    from metricgrad.tabular.table_ranker import TableRanker as TableRanker
+    from metricgrad.tabular.table_regressor import TableRegressor as TableRegressor
     from metricgrad.training.additive import additive as additive
     from metricgrad.training.recipe import Recipe as Recipe
 
@@ -44,6 +46,8 @@ __all__ = [
     "Scorecard",
     "SurrogateLoss",
     "TableClassifier",
+    "TableRanker",
+    "TableRegressor",
     "__version__",
     "additive",
     "best_threshold",
@@ -68,6 +72,8 @@ _HOMES = {
     "Scorecard": "estimators.scorecard",
     "SurrogateLoss": "surrogate.loss",
     "TableClassifier": "tabular.table_classifier",
+    "TableRanker": "tabular.table_ranker",
+    "TableRegressor": "tabular.table_regressor",
     "additive": "training.additive",
     "best_threshold": "metrics.thresholds",
     "black_box": "metrics.callable",

@@ -22,7 +22,7 @@ from typer.testing import CliRunner, Result
 
 from metricgrad import load
 from metricgrad.cli.app import app
-from metricgrad.cli.table import recipe_of
+from metricgrad.cli.options import recipe_of
 from metricgrad.training.recipe import get_recipe
 
 N = 200
@@ -200,8 +200,8 @@ BAD = {
     "three rows": ("a,churn\n1,no\n2,no\n3,yes\n", LONE, []),
     "one positive": ("a,churn\n5,yes\n" + "1,no\n2,no\n" * 30, LONE, []),
     "nothing to learn from": (
-        "a,b,churn\n" + "".join(f",this is row number {i} of them all,{'yes' if i % 2 else 'no'}\n" for i in range(30)),
-        "expected a column to learn from, got none: dropped, no values: a; dropped, free text: b",
+        "a,b,churn\n" + "".join(f",row-{i},{'yes' if i % 2 else 'no'}\n" for i in range(30)),
+        "expected a column to learn from, got none: dropped, no values: a; dropped, unique values, like an id: b",
         [],
     ),
     "twice the name": ("a,a,churn\n1,2,yes\n", "expected unique column names, got 'a' more than once", []),
@@ -256,12 +256,23 @@ def test_an_output_that_cannot_be_written_is_refused_before_training(here: Path)
     assert (here / "folder" / "thesis.doc").read_text() == "mine"
 
 
-def test_a_metric_of_several_classes_is_refused_before_training(here: Path) -> None:
+def test_a_metric_that_the_target_is_not_for_is_refused_before_training(here: Path) -> None:
     endless = ["--recipe", "warmup=1000000000"]
-    for metric in ("macro_f1", "label_map", "ndcg"):
-        done = run("fit", "churn.csv", "--target", "churn", "--metric", metric, "--out", "model", *endless)
+    for target, metric, message in (
+        ("churn", "label_map", "target: expected columns of labels, two at least for 'label_map'"),
+        ("churn", "ndcg", "group: expected the query of each row, because the metric is one of rankings, got none"),
+        ("churn", "within(0.1)", "target: expected numbers in 'churn', because the metric is one of numbers, got"),
+        ("age", "f1", "choose a metric of numbers, such as mae or within(0.1)"),
+        ("age", "macro_f1", "target: expected at most 100 classes in 'age', got"),
+        ("age,churn", "f1", "target: expected one column for 'f1', a metric of two classes, got 2"),
+        ("age,chrun", "f1", "target: expected the name of a column, got 'chrun'; did you mean 'churn'?"),
+    ):
+        done = run("fit", "churn.csv", "--target", target, "--metric", metric, "--out", "model", *endless)
         assert done.exit_code == 2
-        assert "metric: expected one for two classes, such as 'f1', got" in done.stderr
+        assert message in done.stderr
+    positive = run("fit", "churn.csv", "--target", "age", "--metric", "mae", "--positive", "yes", "--out", "model")
+    assert positive.exit_code == 2
+    assert "--positive: expected none with mae, a metric of regression, got 'yes'" in " ".join(positive.output.split())
     assert sorted(os.listdir(here)) == ["churn.csv"]
 
 

@@ -160,10 +160,10 @@ def test_without_lightgbm_trees_are_left_out_and_that_is_said(monkeypatch: pytes
         ({"method": "magic"}, "method: expected one of sl-r, .*, got 'magic'"),
         ({"baselines": ["magic"]}, "baselines: expected one of sl-r, .*, got 'magic'"),
         ({"baselines": ["sl-r"]}, "baselines: expected at least one, each once and not 'sl-r' itself"),
-        ({"y": Y[:9]}, "y: expected one for each of 500 rows, got 9"),
+        ({"y": Y[:9]}, "target: expected one for each of 500 rows, got 9"),
         ({"y": "churn"}, "target: expected the name of a column, got 'churn'"),
         ({"y": np.arange(500) < 4}, "y: expected at least 10 rows of each class to compare methods, got 4"),
-        ({"y": np.arange(500) % 3}, "target: expected two classes in 'y', got 3"),
+        ({"y": np.arange(500) % 3}, "target: expected two classes in 'target', got 3"),
     ],
 )
 def test_bad_arguments_are_named(change: dict[str, Any], message: str) -> None:

@@ -14,7 +14,8 @@ import metricgrad
 
 DOCS = Path(__file__).parents[2] / "docs"
 PUBLIC = {
-    *("MetricClassifier", "MetricRanker", "MetricRegressor", "TableClassifier", "Recipe", "SurrogateLoss"),
+    *("MetricClassifier", "MetricRanker", "MetricRegressor", "TableClassifier", "TableRanker"),
+    *("TableRegressor", "Recipe", "SurrogateLoss"),
     *("fit_universal", "load_universal", "Metric", "get_metric", "black_box", "metrics", "best_threshold"),
     *("compare", "ComparisonResult", "save", "load", "additive", "Explanation", "Scorecard"),
 }

@@ -77,7 +77,7 @@ def test_a_file_in_parts_is_scored_as_at_once(
     monkeypatch.setattr(prediction, "read_chunks", lambda path: read_chunks(path, 40))
     assert write_predictions(model, data, parts) == N
     assert parts.read_bytes() == whole.read_bytes()
-    scores, targets, weights, _ = scored(model, data, "weight")
+    scores, targets, weights, *_ = scored(model, data, "weight")
     np.testing.assert_allclose(scores, model.decision_function(FRAME), rtol=1e-12)
     np.testing.assert_array_equal(targets, FRAME["churn"] == "left")
     np.testing.assert_array_equal(weights, FRAME["weight"])
@@ -120,7 +120,7 @@ def test_rows_without_a_target_are_not_judged(model: TableClassifier, data: Path
     FRAME.assign(churn=FRAME["churn"].where(FRAME.index < 50)).to_csv(data, index=False)
     assert [len(part) for part in scored(model, data)[:2]] == [50, 50]
     FRAME.assign(churn=None).to_csv(data, index=False)
-    with pytest.raises(TableError, match="target: expected labels in 'churn', got none in"):
+    with pytest.raises(TableError, match="target: expected values in 'churn', got none in"):
         scored(model, data)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,15 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
+from metricgrad import Recipe, TableClassifier, load, save
 from metricgrad.tabular import encoding
 from metricgrad.tabular.cells import TableError
-from metricgrad.tabular.encoding import MAX_LEVELS, MAX_SCALED, Preparation
+from metricgrad.tabular.encoding import MAX_LEVELS, MAX_SCALED, Preparation, text_width
 from metricgrad.tabular.manifest import Field, read_preparation
 from metricgrad.tabular.schema import Column, Schema
 
@@ -159,3 +162,50 @@ def test_a_large_table_is_taken_apart_as_it_is_encoded_and_a_small_one_is_not(mo
     monkeypatch.setattr(encoding, "MAX_CELLS_KEPT", 100)
     np.testing.assert_array_equal(preparation.transform(own, consume=True), expected)
     assert not len(own.columns)
+
+
+# ---- free text -----------------------------------------------------------------------------------------------------
+
+REVIEWS = [f"this is the {'best' if i % 2 else 'worst'} thing number {i} I ever had" for i in range(80)]
+
+
+def test_words_of_free_text_are_hashed_as_scikit_learn_does_and_come_back_from_json() -> None:
+    frame = pd.DataFrame({"review": [*REVIEWS[:-1], None]})
+    preparation = Preparation().fit(frame)
+    expected = HashingVectorizer(n_features=256, ngram_range=(1, 2)).transform([*REVIEWS[:-1], ""]).toarray()
+    np.testing.assert_allclose(preparation.transform(frame), expected, atol=1e-7)
+    again = read_preparation(preparation.schema_, Field(json.loads(json.dumps(preparation.state()))))
+    np.testing.assert_array_equal(again.transform(frame), preparation.transform(frame))
+    assert preparation.get_feature_names_out()[0] == "review (words 0)"
+    assert preparation.schema_.describe() == [
+        "free text: review",
+        "review: its words are hashed to features, so that rows of similar text are alike",
+    ]
+
+
+def test_text_without_words_is_hashed_by_characters_and_all_text_has_a_limit() -> None:
+    pages = pd.DataFrame({f"page {j}": [f"https://example.org/{j}/shop/{i}" for i in range(60)] for j in range(9)})
+    preparation = Preparation().fit(pages)
+    assert {column.form for column in preparation.schema_.columns} == {"characters"}
+    assert preparation.transform(pages).shape == (60, 9 * 64)
+    assert text_width(1) == text_width(4) == 256
+    assert text_width(1_000) == 16
+
+
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [({"width": 0}, "width"), ({"width": 9_999}, "width"), ({"by": "eval"}, "by"), ({"encoder": "OneHot"}, "encoder")],
+)
+def test_a_hash_that_cannot_be_is_refused(change: dict[str, Any], place: str) -> None:
+    preparation = Preparation().fit(pd.DataFrame({"review": REVIEWS}))
+    with pytest.raises(ValueError, match=rf"\[0\]\.{place}: expected"):
+        read_preparation(preparation.schema_, Field(json.loads(json.dumps([{**preparation.state()[0], **change}]))))
+
+
+def test_a_model_learns_from_free_text_and_is_saved_with_it(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"review": REVIEWS, "good": ["no", "yes"] * 40})
+    model = TableClassifier("f1", "cross-entropy", "linear", Recipe(warmup=60, rounds=0), folds=1).fit(frame, "good")
+    assert model.score(frame) > 0.9
+    loaded = load(save(model, tmp_path / "model"))
+    np.testing.assert_array_equal(loaded.decision_function(frame), model.decision_function(frame))
+    assert len(loaded.explain().importance) == 256

@@ -153,9 +153,16 @@ def test_a_metric_whose_name_cannot_be_kept_is_refused_before_training() -> None
         TableClassifier(metric, "cross-entropy", "linear", ENDLESS).fit(frame(), "left")
 
 
-@pytest.mark.parametrize("metric", ["macro_f1", "label_map", "ndcg"])
-def test_a_metric_of_anything_but_two_classes_is_refused_before_training(metric: str) -> None:
-    with pytest.raises(ValueError, match=f"metric: expected one for two classes, such as 'f1', got '{metric}"):
+@pytest.mark.parametrize(
+    ("metric", "message"),
+    [
+        ("label_map", "target: expected columns of labels, two at least for 'label_map', a metric of several labels"),
+        ("ndcg", "metric: expected one of classes, such as 'f1' or 'macro_f1', got 'ndcg.*; use TableRanker"),
+        ("within(0.1)", "metric: expected one of classes, such as 'f1' or 'macro_f1', got .*; use TableRegressor"),
+    ],
+)
+def test_a_metric_of_anything_but_classes_is_refused_before_training(metric: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         TableClassifier(metric, "cross-entropy", "linear", ENDLESS).fit(frame(), "left")
 
 

@@ -30,14 +30,13 @@ import metricgrad
 from metricgrad import Recipe, TableClassifier, black_box, get_metric, load, save
 from metricgrad.reporting import plots
 from metricgrad.tabular import persistence
+from metricgrad.tabular.model_card import MAX_CARD_COLUMNS, model_card
 from metricgrad.tabular.persistence import (
     CARD,
     FILES,
-    MAX_CARD_COLUMNS,
     STATE,
     WEIGHTS,
     check_free,
-    model_card,
     save_or_rescue,
 )
 from metricgrad.training.trees import has_lightgbm

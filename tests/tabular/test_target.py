@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
 from metricgrad.tabular.cells import TableError
+from metricgrad.tabular.leaks import PROBED_ROWS, column_auc, leaking_columns
 from metricgrad.tabular.schema import Column, infer_columns
-from metricgrad.tabular.target import PROBED_ROWS, Target, check_column, column_auc, infer_target, leaking_columns
+from metricgrad.tabular.target import Target, check_column
+from metricgrad.tabular.target_inference import infer_target
 
 
 def cells(**counts: int) -> pd.Series:
@@ -64,7 +66,7 @@ def test_labels_are_the_same_however_they_are_stored() -> None:
         (pd.Series([None, None]), "target: expected two classes in 'churn', got only missing cells"),
         (
             cells(a=3, b=2, c=2, d=2),
-            r"expected two classes in 'churn', got 4: 'a', 'b', 'c' ...; choose the positive one, or use Metric",
+            r"expected two classes in 'churn', got 4: 'a', 'b', 'c' ...; choose the positive one, or a metric",
         ),
         (cells(yes=1, no=9), "target: expected at least 2 rows of each class in 'churn', got 1 of 'yes'"),
         (cells(yes=9, no=1), "target: expected at least 2 rows of each class in 'churn', got 1 of 'no'"),

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from metricgrad.cli.table import command_line
+from metricgrad.cli.options import command_line
 from metricgrad.reporting.terminal import echo
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from metricgrad.cli.table import command_line
+from metricgrad.cli.options import command_line
 from metricgrad.reporting.terminal import echo
 
 if TYPE_CHECKING:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from metricgrad.cli.table import Folder, Weights
+from metricgrad.cli.options import Folder, Weights
 from metricgrad.reporting.terminal import echo
+
+if TYPE_CHECKING:
+    from metricgrad.tabular.table_classifier import TableClassifier
 
 Rows = Annotated[
     str | None, typer.Option("--data", metavar="DATA", help="File with the target, best the one of training.")
@@ -24,9 +27,8 @@ def explain(
     """Write what every level of every column adds to the score of a linear or additive model; with data, with bands."""
     from metricgrad.files import write_whole
     from metricgrad.tabular.io import read_table
-    from metricgrad.tabular.persistence import load
 
-    loaded = load(model)
+    loaded = _of_two_classes(model)
     frame = None if data is None else read_table(data, text_columns=[loaded.target_.name])
     found = loaded.explain(frame, sample_weight=weights)
     write_whole(out, found.page(f"What {model.name} adds up"))
@@ -48,9 +50,8 @@ def scorecard(
     """Write integer points for every level of a linear or additive model; with data, rounded by the true metric."""
     from metricgrad.files import write_whole
     from metricgrad.tabular.io import read_table
-    from metricgrad.tabular.persistence import load
 
-    loaded = load(model)
+    loaded = _of_two_classes(model)
     frame = None if data is None else read_table(data, text_columns=[loaded.target_.name])
     card = loaded.scorecard(frame, sample_weight=weights, points=points)
     write_whole(out, card.to_markdown() if out.suffix == ".md" else card.to_csv())
@@ -60,3 +61,14 @@ def scorecard(
         write_whole(python, card.to_python())
     echo(card.summary)
     echo(f"The card is in {out}" + "".join(f", {path}" for path in (sql, python) if path is not None) + ".")
+
+
+def _of_two_classes(folder: Path) -> TableClassifier:
+    """Load a model, and refuse one that cannot be read term by term."""
+    from metricgrad.tabular.persistence import load
+    from metricgrad.tabular.table_classifier import TableClassifier
+
+    loaded = load(folder)
+    if not isinstance(loaded, TableClassifier) or loaded.target_.kind != "two classes":
+        raise ValueError(f"{folder}: expected a model of two classes, got one of {loaded.target_.kind}")
+    return loaded

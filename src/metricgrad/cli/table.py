@@ -2,51 +2,46 @@
 
 from __future__ import annotations
 
+import inspect
 import json
-import logging
-import shlex
-import sys
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from metricgrad.cli.options import (
+    ColumnFeatures,
+    Competing,
+    Data,
+    Folder,
+    Grouped,
+    How,
+    Ignored,
+    Judge,
+    Method,
+    MetricColumns,
+    Network,
+    Positive,
+    TargetOption,
+    Timed,
+    Weights,
+    aside,
+    columns_of,
+    command_line,
+    notes_shown,
+    read_with_labels,
+    recipe_of,
+    targets_of,
+)
 from metricgrad.reporting.terminal import echo
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from metricgrad.evaluation.comparison_result import ComparisonResult
-
-Data = Annotated[str, typer.Argument(help="CSV, TSV, Parquet, Feather, gzip or zip of them, or -.", show_default=False)]
-Folder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder written by fit.", show_default=False)]
-Weights = Annotated[str | None, typer.Option(metavar="COL", help="Column of row weights.")]
-TargetOption = Annotated[str, typer.Option(metavar="COL", help="Column to predict.", show_default=False)]
-Positive = Annotated[str | None, typer.Option(metavar="LABEL", help="Positive class; inferred by default.")]
-Ignored = Annotated[list[str] | None, typer.Option(metavar="COL", help="Column to leave out; may be repeated.")]
-Network = Annotated[str, typer.Option(help="mlp, small, linear, additive or tabm.")]
-Competing = Annotated[str, typer.Option(help="auto (several compete), readable, or one: additive, tabm, lightgbm ...")]
-Method = Annotated[str, typer.Option(help="auto, sl-r, sl-s, sl-u, direct, or a baseline such as cross-entropy.")]
-How = Annotated[str, typer.Option(help="default or paper, and changed fields: rounds=100,warmup=300.")]
-Judge = Annotated[
-    str,
-    typer.Option(
-        "--metric",
-        "--metric-expression",
-        help='Name (see metricgrad metrics), expression such as "5*tp - fp" or "sum(amount * tp) - 5*fp", '
-        "sklearn.metrics.NAME or FILE.py:FUNCTION.",
-    ),
-]
-MetricColumns = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NAME=COL", help="Column that a name in the metric stands for, amount=Amount; repeatable."),
-]
-ColumnFeatures = Annotated[
-    bool, typer.Option("--column-features", help="Columns of the metric are features too; by default they are not.")
-]
+    from metricgrad.metrics.metric import Metric
+    from metricgrad.tabular.batch_predict import ScoredRows
+    from metricgrad.tabular.table_model import TableModel
 
 
 def fit(
@@ -59,12 +54,8 @@ def fit(
     column: MetricColumns = None,
     column_features: ColumnFeatures = False,
     weights: Weights = None,
-    group: Annotated[
-        str | None, typer.Option(metavar="COL", help="Column of groups; no group is on both sides of the split.")
-    ] = None,
-    time: Annotated[
-        str | None, typer.Option(metavar="COL", help="Column of times; the latest rows are the validation rows.")
-    ] = None,
+    group: Grouped = None,
+    time: Timed = None,
     model: Competing = "auto",
     readable: Annotated[
         bool, typer.Option("--readable", help="Only models that can be read: linear, additive.")
@@ -79,46 +70,69 @@ def fit(
         float | None, typer.Option(metavar="SECONDS", help="Stop training then, and keep the best model.")
     ] = None,
 ) -> None:
-    """Train a model for a metric on a table; Ctrl-C stops and keeps the best model so far."""
+    """Train a model for a metric on a table; Ctrl-C stops and keeps the best model so far.
+
+    The metric says what is predicted: two classes, several, labels, numbers, or the order of the rows of queries.
+    """
     from metricgrad.metrics.registry import get_metric
-    from metricgrad.tabular.io import read_table
     from metricgrad.tabular.persistence import check_free, save_or_rescue
-    from metricgrad.tabular.table_classifier import TableClassifier
 
     judge = get_metric(metric, allow_files=True)
     if readable and model not in ("auto", "readable"):
         raise typer.BadParameter(f"expected no --model with it, got {model!r}", param_hint="--readable")
-    model = "readable" if readable else model
     check_free(out)
-    classifier = TableClassifier(
-        judge if ".py:" in metric else metric,
-        method,
-        model,
-        recipe_of(recipe, model),
-        positive=positive,
-        ignore=ignore or (),
-        time_limit=time_limit,
-        random_state=seed,
-        verbose=True,
-        folds=folds,
-        column_features=column_features,
-    )
-    labels = [name for name in (target, weights, group, time) if name is not None]
-    with _notes_shown():
-        frame = read_table(data, text_columns=labels)
-        columns = columns_of(column)
-        classifier.fit(frame, target, sample_weight=weights, groups=group, times=time, columns=columns)
-    save_or_rescue(classifier, out)
-    inner = classifier.model_
+    given: dict[str, Any] = {
+        "metric": judge if ".py:" in metric else metric,
+        "method": method,
+        "model": "readable" if readable else model,
+        "ignore": ignore or (),
+        "time_limit": time_limit,
+        "random_state": seed,
+    }
+    own = {"positive": positive, "folds": folds, "column_features": column_features or None}
+    estimator = _estimator(judge, recipe, given, {name: each for name, each in own.items() if each is not None})
+    with notes_shown():
+        frame = read_with_labels(data, target, (weights, group, time))
+        columns, labels = columns_of(column), targets_of(target, frame.columns)
+        estimator.fit(frame, labels, sample_weight=weights, groups=group, times=time, columns=columns)
+    save_or_rescue(estimator, out)
+    _show_fit(estimator, out)
+
+
+def _estimator(judge: Metric, recipe: str, given: dict[str, Any], own: dict[str, Any]) -> TableModel:
+    """Return the estimator of what a metric judges, not fitted; `own` are options that some estimators do not have."""
+    from metricgrad import TableClassifier, TableRanker, TableRegressor
+
+    kinds = {"regression": TableRegressor, "censored": TableRegressor, "ranking": TableRanker}
+    kind = kinds.get(judge.task.name, TableClassifier)
+    allowed = inspect.signature(kind).parameters
+    for name, each in own.items():
+        if name not in allowed:
+            hint = f"--{name.replace('_', '-')}"
+            expected = f"expected none with {judge.name}, a metric of {judge.task.name}"
+            raise typer.BadParameter(f"{expected}, got {each!r}", param_hint=hint)
+    chosen = "queries" if kind is TableRanker and recipe == "default" else recipe_of(recipe, given["model"])
+    made: TableModel = kind(**given, **own, recipe=chosen, verbose=True)
+    return made
+
+
+def _show_fit(estimator: TableModel, out: Path) -> None:
+    """Print what came of training."""
+    inner = estimator.model_
     if inner.interrupted_:
         echo("training was stopped early; the best model so far is kept")
     if inner.verdict_ is not None:
         echo(str(inner.verdict_))
-    if inner.calls_:
+    if getattr(inner, "calls_", 0):
         echo(f"{inner.calls_:,} calls of the metric")
-    shown = judge.shown(inner.validation_loss_)
-    where = "rows that each fold left out" if inner.results_[0]["folds"] > 1 else "validation rows"
-    echo(f"{shown} on the {where}, which also chose the model, the checkpoint and the threshold")
+    shown = estimator.judge_.shown(inner.validation_loss_)
+    results = getattr(inner, "results_", [])
+    several = bool(results) and results[0].get("folds", 1) > 1
+    chose = {"grades": "the checkpoint", "numbers": "the model, the checkpoint and the constant"}
+    chosen = chose.get(estimator.target_.kind, "the model, the checkpoint and the threshold")
+    echo(
+        f"{shown} on the {'rows that each fold left out' if several else 'validation rows'}, which also chose {chosen}"
+    )
     echo(f"The model is in {out}: metricgrad predict {out} DATA, or metricgrad.load({str(out)!r}).")
 
 
@@ -128,12 +142,15 @@ def predict(
     out: Annotated[str, typer.Option(help="CSV file to write; - is standard output.")] = "-",
     id: Annotated[list[str] | None, typer.Option(metavar="COL", help="Column to copy; may be repeated.")] = None,
 ) -> None:
-    """Score the rows of a file of any size: row number, ids, score and label; a score of at least 0 is positive."""
+    """Predict the rows of a file of any size: row number, ids, scores and labels, or predictions of numbers.
+
+    A score of at least 0 is positive; of several classes, the highest is the label.
+    """
     from metricgrad.tabular.batch_predict import write_predictions
     from metricgrad.tabular.persistence import load
 
-    rows = write_predictions(load(model), data, out, id or (), report=_aside)
-    _aside(f"{rows:,} rows scored" + ("" if out == "-" else f", in {out}"))
+    rows = write_predictions(load(model), data, out, id or (), report=aside)
+    aside(f"{rows:,} rows scored" + ("" if out == "-" else f", in {out}"))
 
 
 def evaluate(
@@ -142,44 +159,86 @@ def evaluate(
     metric: Annotated[str | None, typer.Option(help="Another metric to compute.")] = None,
     column: MetricColumns = None,
     weights: Weights = None,
+    group: Grouped = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Evaluate a model on rows that have the target: the metric it was trained for, and those of the paper."""
-    from rich.table import Table
-
-    from metricgrad.metrics.registry import PAPER, get_metric
-    from metricgrad.reporting.terminal import Screen
+    """Evaluate a model on rows that have the target: the metric it was trained for, and usual ones."""
     from metricgrad.tabular.batch_predict import scored
     from metricgrad.tabular.persistence import load
 
     loaded = load(model)
-    own = [] if metric and ".py:" in str(loaded.metric) else [loaded.metric]
-    asked = [get_metric(spec, allow_files=spec == metric) for spec in (*([metric] if metric else []), *own, *PAPER)]
+    asked = _asked_metrics(loaded, metric)
     needing = next((each for each in asked if each.columns), None)
-    rows = scored(loaded, data, weights, _aside, columns_of(column), needing)
-    scores, targets = rows.scores, rows.targets
+    queries = (group or loaded.group_) if hasattr(loaded, "group_") else None
+    rows = scored(loaded, data, weights, aside, columns_of(column), needing, queries)
     known = {each.name: each for each in asked if each.columns in ((), needing and needing.columns)}
-    values = {}
-    for name, each in known.items():
-        judged = rows.with_columns if each.columns else targets
-        values[name] = float(each.value(each(scores, judged, rows.weights)))
-    found = scores >= 0
-    counts = {
-        "rows": len(targets),
-        "positive": int(targets.sum()),
-        "tp": int((found & (targets == 1)).sum()),
-        "fp": int((found & (targets == 0)).sum()),
-        "fn": int((~found & (targets == 1)).sum()),
-        "tn": int((~found & (targets == 0)).sum()),
-    }
+    values = {name: _value(each, rows) for name, each in known.items()}
+    counts = _counts(loaded, rows)
     if as_json:
         echo(json.dumps({"metrics": values, **counts}))
         return
-    table = Table("metric", "value", title=f"{counts['rows']:,} rows, {counts['positive']:,} positive")
+    _show_values(known, values, counts)
+
+
+STANDARD = {
+    "classes": ("multiclass_accuracy", "macro_f1", "multiclass_balanced_accuracy", "multiclass_mcc"),
+    "labels": ("label_macro_f1", "label_micro_f1", "hamming", "sample_f1"),
+    "numbers": ("mae", "rmse", "r2", "spearman"),
+    "grades": ("ndcg(10)", "map", "mrr"),
+}
+"""Metrics that are computed beside the one a model was trained for, by the kind of its target."""
+
+
+def _asked_metrics(loaded: TableModel, metric: str | None) -> list[Metric]:
+    from metricgrad.metrics.registry import PAPER, get_metric
+
+    own = [] if metric and ".py:" in str(loaded.metric) else [loaded.judge_]
+    others = [get_metric(name) for name in STANDARD.get(loaded.target_.kind, PAPER)]
+    return [*([loaded.for_target(get_metric(metric, allow_files=True))] if metric else []), *own, *others]
+
+
+def _value(metric: Metric, rows: ScoredRows) -> float:
+    """Return a metric of scored rows: of rankings, the mean over queries whose grades differ."""
+    from metricgrad.training.data import Rows, members, queries_of
+    from metricgrad.training.selection import loss_of
+
+    if rows.groups is None:
+        loss = metric(rows.scores, rows.with_columns if metric.columns else rows.targets, rows.weights)
+        return float(metric.value(loss))
+    import torch
+
+    queries = torch.as_tensor(members(queries_of(len(rows.scores), qid=rows.groups)))
+    scores = torch.as_tensor(rows.scores)
+    return float(metric.value(loss_of(metric, Rows(scores, torch.as_tensor(rows.targets), None, queries), scores)))
+
+
+def _counts(loaded: TableModel, rows: ScoredRows) -> dict[str, int]:
+    """Return the number of rows and, of two classes, of each kind of decision."""
+    counts = {"rows": len(rows.targets)}
+    if loaded.target_.kind != "two classes":
+        return counts
+    found, positive = rows.scores >= 0, rows.targets == 1
+    return counts | {
+        "positive": int(positive.sum()),
+        "tp": int((found & positive).sum()),
+        "fp": int((found & ~positive).sum()),
+        "fn": int((~found & positive).sum()),
+        "tn": int((~found & ~positive).sum()),
+    }
+
+
+def _show_values(known: dict[str, Metric], values: dict[str, float], counts: dict[str, int]) -> None:
+    from rich.table import Table
+
+    from metricgrad.reporting.terminal import Screen
+
+    positive = f", {counts['positive']:,} positive" if "positive" in counts else ""
+    table = Table("metric", "value", title=f"{counts['rows']:,} rows{positive}")
     for name, each in known.items():
         table.add_row(each.label + ("" if each.higher_is_better else " (lower is better)"), f"{values[name]:.4f}")
     Screen().print(table)
-    echo(", ".join(f"{name} {counts[name]:,}" for name in ("tp", "fp", "fn", "tn")))
+    if "tp" in counts:
+        echo(", ".join(f"{name} {counts[name]:,}" for name in ("tp", "fp", "fn", "tn")))
 
 
 def export(
@@ -193,7 +252,9 @@ def export(
     loaded = load(model)
     exported(loaded, out)
     features = len(loaded.pipeline_[0].get_feature_names_out())
-    echo(f"{out} takes {features:,} features per row, named in the file, and returns scores; at least 0 is positive.")
+    several = loaded.target_.kind == "classes"
+    what = "the highest is predicted" if several else "at least 0 is positive"
+    echo(f"{out} takes {features:,} features per row, named in the file, and returns scores; {what}.")
 
 
 def compare(
@@ -205,13 +266,15 @@ def compare(
     ignore: Ignored = None,
     column: MetricColumns = None,
     column_features: ColumnFeatures = False,
-    group: Annotated[
-        str | None, typer.Option(metavar="COL", help="Column of groups; no group is in two parts of a split.")
-    ] = None,
+    weights: Weights = None,
+    group: Grouped = None,
+    time: Timed = None,
     baselines: Annotated[str | None, typer.Option(help="Names separated by commas, the reference first.")] = None,
     splits: Annotated[int, typer.Option(min=2, help="Number of random splits.")] = 6,
     model: Network = "mlp",
-    method: Method = "sl-r",
+    method: Annotated[
+        str | None, typer.Option(help="sl-r, sl-s, sl-u or a baseline; of numbers auto, surrogate, direct ...")
+    ] = None,
     recipe: How = "default",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the first split; later ones count up from it.")] = 0,
     jobs: Annotated[int | None, typer.Option(min=1, help="Splits at a time; default: one per core.")] = None,
@@ -219,23 +282,24 @@ def compare(
 ) -> None:
     """Compare training for the metric with cross-entropy and other baselines on a table, over many splits."""
     from metricgrad import compare as compared
-    from metricgrad.files import write_whole
     from metricgrad.metrics.registry import get_metric
-    from metricgrad.reporting.terminal import Screen
     from metricgrad.tabular.io import read_table
 
     if rivals is not None:
         echo("--rivals is deprecated: use --baselines", err=True)
         baselines = rivals
+    frame = read_table(data)
     result = compared(
-        read_table(data),
-        target,
+        frame,
+        targets_of(target, frame.columns),
         get_metric(metric, allow_files=True),
         method=method,
         baselines=None if baselines is None else [name.strip() for name in baselines.split(",") if name.strip()],
         model=model,
         recipe=recipe_of(recipe, model),
         groups=group,
+        times=time,
+        sample_weight=weights,
         columns=columns_of(column),
         column_features=column_features,
         splits=splits,
@@ -246,6 +310,14 @@ def compare(
         name="standard input" if data == "-" else Path(data).name,
         verbose=True,
     )
+    _show_comparison(result, out)
+
+
+def _show_comparison(result: ComparisonResult, out: Path) -> None:
+    """Write the page and every number, and print the verdict."""
+    from metricgrad.files import write_whole
+    from metricgrad.reporting.terminal import Screen
+
     result.write_page(out / "index.html", command_line())
     write_whole(out / "trials.csv", result.table().to_csv(index=False))
     for remark in result.remarks:
@@ -267,86 +339,3 @@ def _comparison_table(result: ComparisonResult) -> Table:
         known, spread, *ahead, seconds = row
         table.add_row(str(name), f"{known:.4f}", f"{spread:.4f}", *ahead, f"{seconds:.0f}")
     return table
-
-
-# ---- messages and options ------------------------------------------------------------------------------------------
-
-
-def _aside(line: str) -> None:
-    """Print something that is not the result."""
-    echo(line, err=True)
-
-
-class _Echo(logging.Handler):
-    """Prints the log of the package."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Print one record."""
-        echo(record.getMessage())
-
-
-@contextmanager
-def _notes_shown() -> Iterator[None]:
-    """Print notes and warnings of the package when they occur, one line each."""
-    log, echo = logging.getLogger("metricgrad"), _Echo(logging.INFO)
-    level = log.level
-    log.addHandler(echo)
-    log.setLevel(logging.INFO)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            warnings.simplefilter("always", UserWarning)
-            warnings.showwarning = _warned
-            yield
-    finally:
-        log.removeHandler(echo)
-        log.setLevel(level)
-
-
-def _warned(message: Warning | str, *rest: Any, **named: Any) -> None:
-    _aside(f"metricgrad: warning: {message}")
-
-
-def command_line() -> str:
-    """Return the command line of this process."""
-    return shlex.join(["metricgrad", *sys.argv[1:]])
-
-
-def columns_of(options: list[str] | None) -> dict[str, str] | None:
-    """Parse which columns names in a metric stand for: `["amount=Amount (EUR)"]`."""
-    found = {}
-    for option in options or ():
-        name, equals, column = option.partition("=")
-        if not equals or not name.strip() or not column:
-            raise typer.BadParameter(
-                f"expected NAME=COLUMN, such as amount=Amount, got {option!r}", param_hint="--column"
-            )
-        found[name.strip()] = column
-    return found or None
-
-
-def recipe_of(text: str, model: str) -> Any:
-    """Parse the recipe for a model: a name, changed fields, or both: `default,rounds=100`."""
-    from metricgrad.estimators.competing import competes
-    from metricgrad.training.networks import kind_of
-    from metricgrad.training.recipe import get_recipe, recipe_for
-
-    name, changes = "default", {}
-    for part in text.split(","):
-        field, equals, value = (piece.strip() for piece in part.partition("="))
-        if equals:
-            changes[field] = _option_value(value)
-        else:
-            name = field
-    if competes(model) and not changes:
-        return name  # each of them has its own
-    return get_recipe(recipe_for(name, kind_of(model)), **changes)
-
-
-def _option_value(text: str) -> Any:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return {"true": True, "false": False, "none": None}.get(text.lower(), text)

@@ -13,6 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from metricgrad.estimators.metric_estimator import Array, Trained
+from metricgrad.estimators.numbers_verdict import DIRECT as DIRECT
+from metricgrad.estimators.numbers_verdict import MSE as MSE
+from metricgrad.estimators.numbers_verdict import SURROGATE as SURROGATE
+from metricgrad.estimators.numbers_verdict import NumbersVerdict as NumbersVerdict
 from metricgrad.losses.regression import AbsoluteError, Huber, Pinball, SoftWithin, Welsch
 from metricgrad.metrics.constants import KINDS, Correction, Units, best_along, best_constant
 from metricgrad.metrics.registry import Metric
@@ -26,9 +30,6 @@ from metricgrad.training.data import Rows
 from metricgrad.training.recipe import Recipe
 from metricgrad.training.selection import Best, standard_error
 
-MSE, DIRECT, SURROGATE = "mse", "direct", "surrogate"
-LEARNED = (DIRECT, SURROGATE)
-"""Strategies that start from the best of the others, and have to beat it by more than the noise."""
 QUANTILE_STEP = 0.6
 """Distance of the quantiles that are tried beside the likeliest one, in log-odds."""
 FITTING = Fitting(steps=600)
@@ -87,57 +88,6 @@ class Strategy:
     def predictions(self) -> Tensor:
         """Predictions of the validation rows, without any constant."""
         return self.units.to_targets(self.scores)
-
-
-@dataclass(frozen=True)
-class NumbersVerdict:
-    """Which strategy won, and by how much in the metric's own units.
-
-    Parameters
-    ----------
-    winner, units, constant : str
-        The strategy, what it was trained in, and the map of its predictions.
-    label : str
-        Of the metric.
-    value, usual : float
-        Of the metric on validation rows: of the winner, and of squared error with its best constant.
-    error : float
-        Standard error of their difference.
-    higher_is_better : bool
-        Of the metric.
-
-    Examples
-    --------
-    >>> print(NumbersVerdict("surrogate", "log", "times 1.02", "within 10 %", 0.52, 0.5, 0.008, True))
-    kept surrogate (log, times 1.02): within 10 % 0.52, better than squared error with its constant by 0.02 \
-(standard error 0.008)
-    """
-
-    winner: str
-    units: str
-    constant: str
-    label: str
-    value: float
-    usual: float
-    error: float
-    higher_is_better: bool
-
-    @property
-    def followed(self) -> bool:
-        """Whether the model that followed the metric itself was kept, by the surrogate or by search."""
-        return self.winner in LEARNED
-
-    @property
-    def gain(self) -> float:
-        """How much better the winner is than squared error with its constant, in the unit of the metric."""
-        return (self.value - self.usual) * (1 if self.higher_is_better else -1)
-
-    def __str__(self) -> str:
-        kept = f"kept {self.winner} ({self.units}, {self.constant}): {self.label} {self.value:.4g}"
-        if self.winner == MSE:
-            return kept
-        gain = f"{self.gain:.4g} (standard error {self.error:.2g})"
-        return f"{kept}, better than squared error with its constant by {gain}"
 
 
 def leaderboard(strategies: list[Strategy], chosen: Strategy, metric: Metric, rows: Truth) -> list[dict[str, Any]]:

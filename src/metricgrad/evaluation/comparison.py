@@ -7,36 +7,41 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import pandas as pd
-import scipy.sparse
 import torch
 from numpy.typing import NDArray
-from sklearn.utils import check_array
 
 from metricgrad.estimators.metric_columns import learn_columns
-from metricgrad.estimators.metric_estimator import FLOAT_DTYPES
 from metricgrad.evaluation.comparison_result import ComparisonResult, Trial
 from metricgrad.evaluation.diagnostics import diagnose
 from metricgrad.evaluation.grid import JobsFailed, run_grid
-from metricgrad.evaluation.runs import CONTROL, TrainedMethod, split_table, train_methods
+from metricgrad.evaluation.runs import CONTROL, TrainedMethod, train_methods
+from metricgrad.evaluation.user_table import (
+    Given,
+    UserTable,
+    is_plain,
+    metric_of_target,
+    positives_of,
+    read_user_table,
+    without_metric_columns,
+)
 from metricgrad.losses.binary import BASELINES
 from metricgrad.metrics.registry import Metric, get_metric
-from metricgrad.metrics.thresholds import best_threshold
+from metricgrad.metrics.thresholds import best_offsets, best_threshold
 from metricgrad.reporting.progress import work_bar
 from metricgrad.surrogate.loss import SurrogateLoss
-from metricgrad.tabular.metric_cells import metric_cells, metric_columns
-from metricgrad.tabular.schema import Schema, infer_columns
-from metricgrad.tabular.table_classifier import as_frame
-from metricgrad.tabular.target import check_column, infer_target, leaking_columns
-from metricgrad.training.data import Parts
+from metricgrad.tabular.encoding import Preparation
+from metricgrad.tabular.schema import as_frame
+from metricgrad.tabular.target import ClassTarget
+from metricgrad.training.data import Parts, TrainingData
 from metricgrad.training.loader import SetLoader, may_weigh
 from metricgrad.training.methods import METHODS, make_loss
 from metricgrad.training.networks import TREES, kind_of
 from metricgrad.training.recipe import Recipe, recipe_for
 from metricgrad.training.selection import exact_scores
+from metricgrad.training.splits import Split
 from metricgrad.training.trees import has_lightgbm
 
 Array = NDArray[Any]
@@ -44,7 +49,6 @@ DEFAULT_BASELINES = (CONTROL, "balanced", "focal", TREES)
 """What a method has to beat: cross-entropy above all, then class weights, the focal loss, and trees."""
 DEFAULT_SPLITS = 6
 """More splits narrow the interval little, because all of them share their rows."""
-MIN_COMPARED_ROWS_PER_CLASS = 10
 FIDELITY_SETS = 48
 """Fresh sets of validation rows on which a surrogate is finally compared with its metric."""
 
@@ -54,11 +58,13 @@ def compare(
     y: Any,
     metric: Any = "f1",
     *,
-    method: str = "sl-r",
+    method: str | None = None,
     baselines: Sequence[str] | None = None,
     model: Any = "mlp",
     recipe: Recipe | str = "default",
     groups: Any = None,
+    times: Any = None,
+    sample_weight: Any = None,
     columns: Mapping[str, Any] | None = None,
     column_features: bool = False,
     splits: int = DEFAULT_SPLITS,
@@ -82,19 +88,27 @@ def compare(
     ----------
     X : DataFrame of pandas or polars, array or sparse matrix of shape (rows, features)
         Features; the columns of a data frame may be numbers, categories, dates or yes and no, with missing values.
-    y : str or array-like of shape (rows,)
-        The labels, two of them, or the name of the column of a data frame that holds them.
+    y : str, list of str or array-like of shape (rows,) or (rows, labels)
+        The target, or the name of the column of a data frame that holds it: two classes, several, several labels (a
+        column each), or numbers, as the metric is for.
     metric : str, Metric, torchmetrics object, scorer or callable
         What models are judged by.
-    method : str
-        The method to judge: a mode of `MetricClassifier` or a baseline.
+    method : str, optional
+        The method to judge: a mode of `MetricClassifier`, by default `"sl-r"`, or a baseline; of numbers a method of
+        `MetricRegressor`, by default `"auto"`.
     baselines : sequence of str, optional
         What it has to beat, the first above all. By default cross-entropy, class weights, the focal loss and, if
-        LightGBM is installed, trees; all with an exact threshold.
+        LightGBM is installed, trees; all with an exact threshold. Of several classes or labels cross-entropy, with the
+        best offsets; of numbers squared error, the usual losses and trees, each with its best constant.
     model, recipe : any
         Of all networks: see `MetricClassifier`.
     groups : str or array-like, optional
         The group of each row: a column of a data frame, or values. No group is in two parts of a split.
+    times : str or array-like, optional
+        The time of each row: a column of a data frame, or dates or numbers. Every split then trains on earlier rows and
+        tests on the next later ones, blocks of the later half of the rows; `test` has no meaning.
+    sample_weight : str or array-like, optional
+        How much each row counts, in training and in the metric.
     columns : mapping of str to str or array-like, optional
         What each name in the metric stands for: a column of a data frame, by default that of its name, or values.
     column_features : bool
@@ -137,24 +151,28 @@ def compare(
         baselines = rivals
     judge, how = get_metric(metric), recipe_for(recipe, kind_of(model))
     _check_numbers(splits, test, validation, random_state)
-    methods, left_out = _methods(method, baselines)
-    features, known = _without_metric_columns(X, judge, columns, column_features)
-    table = _read_table(features, y, groups, ignore, positive)
+    frame = X if is_plain(X) else as_frame(X)
+    features, known = without_metric_columns(frame, judge, columns, column_features)
+    judge = metric_of_target(judge, y, features, positive)
+    methods, left_out = _methods(method, baselines, judge)
+    table = read_user_table(features, Given(y, groups, times, sample_weight), judge, ignore, positive)
+    if table.weights is not None and not judge.takes_weights:
+        raise ValueError(f"sample_weight: expected none because the metric {judge.name!r} takes none, got some")
     judge, _, of_metric = learn_columns(
         {name: np.asarray(cells)[table.labelled] for name, cells in known.items()}, judge, table.targets
     )
     table = table._replace(columns=of_metric)
-    plan = ComparisonPlan(table, judge, how, model, methods, test, validation)
+    plan = ComparisonPlan(table, judge, how, model, methods, test, validation, random_state, splits)
     trials = _trials(plan, range(random_state, random_state + splits), n_jobs, verbose)
     return ComparisonResult(
         metric=judge,
         methods=methods,
         trials=trials,
-        classes=table.classes,
+        classes=tuple(getattr(table.target, "labels", ())),
         rows=len(table.targets),
         features=len(table.schema.used) if table.schema else table.X.shape[1],
-        positives=int(table.targets.sum()),
-        test=test,
+        positives=positives_of(table),
+        test=plan.test_share,
         validation=validation,
         model=model if isinstance(model, str) else type(model).__name__,
         recipe=how.name,
@@ -177,34 +195,56 @@ class ComparisonPlan:
     methods: tuple[str, ...]
     test: float
     validation: float
+    first: int
+    splits: int
+
+    def split(self, seed: int) -> Split:
+        """Return the rows of a split, by its seed."""
+        return self.table.split(seed, seed - self.first, self.splits, self.test, self.validation)
+
+    @property
+    def test_share(self) -> float:
+        """The share of the rows of a split that are test rows: as asked for, or by time the mean over splits."""
+        if self.table.times is None:
+            return self.test
+        parts = [self.split(self.first + number) for number in range(self.splits)]
+        return float(np.mean([len(p.test) / (len(p.test) + len(p.train) + len(p.validation)) for p in parts]))
 
 
 def run_split(plan: ComparisonPlan, seed: int) -> list[Trial]:
     """Train every method on one split and judge each on its test rows."""
-    parts = split_table(
-        plan.table.X,
-        plan.table.targets,
-        seed,
-        standardise=plan.recipe.standardise,
-        test=plan.test,
-        validation=plan.validation,
-        groups=plan.table.groups,
-        schema=plan.table.schema,
-        columns=plan.table.columns,
-    )
+    table, places = plan.table, plan.split(seed)
+    X = table.X
+    if table.schema is not None:
+        X = Preparation(table.schema).fit(X.iloc[places.train]).transform(X)
+    if table.target.kind == "numbers":
+        from metricgrad.evaluation.number_runs import run_numbers
+
+        how: dict[str, Any] = {"metric": plan.metric, "methods": plan.methods, "model": plan.model, "seed": seed}
+        return run_numbers(X, table.targets, table.weights, table.columns, places, recipe=plan.recipe, **how)
+    classes = len(table.target.labels) if isinstance(table.target, ClassTarget) else 0
+    data = TrainingData(X, table.targets, table.weights, classes, table.columns)
+    parts = data.split(places, plan.recipe.standardise)
     trained = train_methods(parts, [(method, plan.metric) for method in plan.methods], plan.recipe, plan.model, seed)
     return [_judge(one, parts, plan.recipe, seed) for one in trained]
 
 
 def _judge(one: TrainedMethod, parts: Parts, recipe: Recipe, seed: int) -> Trial:
-    """Choose the threshold on the validation rows, and look at the test rows."""
-    metric, threshold = one.metric, 0.0
-    if metric.decides and recipe.form != "zero":
-        threshold = best_threshold(getattr(one.loss, "judge", metric), one.scores.validation, parts.validation.y)
-    diagnosis = diagnose(metric, one.scores.test, parts.test.y, threshold)
+    """Choose the threshold, or the offsets, on the validation rows, and look at the test rows."""
+    metric, threshold, kept, test = one.metric, 0.0, parts.validation, parts.test
     followed = one.verdict is None or one.verdict.followed
     fidelity = _fidelity_pairs(one, parts, recipe, seed)
-    return Trial(seed, one.method, threshold, one.seconds, diagnosis, followed, one.history, fidelity)
+    rest = (followed, one.history, fidelity)
+    judge = getattr(one.loss, "judge", metric)
+    decides = recipe.form != "zero"
+    if metric.task.outputs:
+        offsets: Any = best_offsets(judge, one.scores.validation, kept.y, kept.w) if decides else 0.0
+        loss = float(metric(one.scores.test + offsets, test.y, test.w))
+        return Trial(seed, one.method, float("nan"), one.seconds, None, *rest, test_loss=loss)
+    if metric.decides and decides:
+        threshold = best_threshold(judge, one.scores.validation, kept.y, kept.w)
+    diagnosis = diagnose(metric, one.scores.test, test.y, threshold, test.w)
+    return Trial(seed, one.method, threshold, one.seconds, diagnosis, *rest)
 
 
 @torch.no_grad()
@@ -250,13 +290,24 @@ def _check_numbers(splits: Any, test: Any, validation: Any, random_state: Any) -
             raise ValueError(f"{name}: expected a number between 0 and 1, got {share!r}")
 
 
-def _methods(method: str, baselines: Sequence[str] | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _methods(
+    method: str | None, baselines: Sequence[str] | None, metric: Metric
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the method and its baselines, and a remark if one of them is left out."""
-    wanted = [name for name in DEFAULT_BASELINES if name != method] if baselines is None else list(baselines)
+    allowed: tuple[str, ...] = (*METHODS, *BASELINES, TREES)
+    usual: tuple[str, ...] = DEFAULT_BASELINES
+    default = "sl-r"
+    if metric.task.outputs:
+        allowed, usual = (*METHODS, CONTROL), (CONTROL,)
+    if metric.task.name in ("regression", "censored"):
+        from metricgrad.evaluation.number_runs import NUMBER_BASELINES, NUMBER_METHODS
+
+        allowed, usual, default = NUMBER_METHODS, NUMBER_BASELINES, "auto"
+    method = default if method is None else method
+    wanted = [name for name in usual if name != method] if baselines is None else list(baselines)
     left_out = baselines is None and TREES in wanted and not has_lightgbm()
     if left_out:
         wanted.remove(TREES)
-    allowed = (*METHODS, *BASELINES, TREES)
     for argument, given in (("method", method), *(("baselines", name) for name in wanted)):
         if given not in allowed:
             raise ValueError(f"{argument}: expected one of {', '.join(allowed)}, got {given!r}")
@@ -264,86 +315,3 @@ def _methods(method: str, baselines: Sequence[str] | None) -> tuple[tuple[str, .
         raise ValueError(f"baselines: expected at least one, each once and not {method!r} itself, got {wanted!r}")
     remark = "LightGBM is left out because it is not installed: pip install metricgrad[trees]"
     return (method, *wanted), (remark,) if left_out else ()
-
-
-class UserTable(NamedTuple):
-    """The rows that have a target: features, targets of 0 or 1, groups, columns, labels, and remarks on them.
-
-    `labelled` are their numbers among all rows, `columns` what the metric needs of them, `(rows, columns)`.
-    """
-
-    X: Any
-    targets: Array
-    groups: Array | None
-    schema: Schema | None
-    classes: tuple[Any, Any]
-    remarks: tuple[str, ...]
-    labelled: Array
-    columns: Array | None = None
-
-
-def _read_table(X: Any, y: Any, groups: Any, ignore: Collection[str], positive: Any) -> UserTable:
-    """Check a table, and infer the columns of a data frame and the positive label."""
-    features, cells, grouped, schema = _columns(X, y, groups, ignore)
-    target, remark = infer_target(cells, str(cells.name), positive)
-    targets = target.classes(cells)
-    labelled = np.flatnonzero(np.isfinite(targets))
-    dropped = len(targets) - len(labelled)
-    features, targets = features.iloc[labelled] if schema else features[labelled], targets[labelled].astype(np.int8)
-    fewest = int(min(targets.sum(), len(targets) - targets.sum()))
-    if fewest < MIN_COMPARED_ROWS_PER_CLASS:
-        raise ValueError(
-            f"y: expected at least {MIN_COMPARED_ROWS_PER_CLASS} rows of each class to compare methods, got {fewest}"
-        )
-    remarks = [remark]
-    if schema:
-        remarks += schema.describe()
-        for column, auc in leaking_columns(features, schema.used, targets.astype(float)):
-            remarks.append(f"{column!r} alone predicts the target (AUC {auc:.4f}): was it filled in later?")
-    if dropped:
-        remarks.append(f"left out because they have no target: {dropped:,} rows")
-    numbers = None if grouped is None else pd.factorize(grouped.iloc[labelled])[0]
-    classes = (target.negative, target.positive)
-    return UserTable(features, targets, numbers, schema, classes, tuple(remarks), labelled)
-
-
-def _without_metric_columns(
-    X: Any, metric: Metric, columns: Mapping[str, Any] | None, column_features: bool
-) -> tuple[Any, dict[str, Any]]:
-    """Return the features, and the cells that the metric needs of all rows; these are no features unless asked for."""
-    if not metric.columns and not columns:
-        return X, {}
-    if isinstance(X, (np.ndarray, list, tuple)) or scipy.sparse.issparse(X):
-        return X, dict(columns or {})
-    frame = as_frame(X)
-    known = metric_columns(metric.columns, columns, frame)
-    own = [each for each in known.values() if isinstance(each, str)]
-    cells = metric_cells(known, metric.groups, frame, slice(None))
-    return frame if column_features else frame.drop(columns=list(dict.fromkeys(own))), cells
-
-
-def _columns(
-    X: Any, y: Any, groups: Any, ignore: Collection[str]
-) -> tuple[Any, pd.Series[Any], pd.Series[Any] | None, Schema | None]:
-    """Return features, target, groups and, for a data frame, the schema of its columns."""
-    plain = isinstance(X, (np.ndarray, list, tuple)) or scipy.sparse.issparse(X)
-    frame = None if plain else as_frame(X)
-    for argument, given in (("target", y), ("group", groups)):
-        if isinstance(given, str):
-            check_column(given, [] if frame is None else list(frame.columns), argument)
-    features = check_array(X, accept_sparse="csr", dtype=FLOAT_DTYPES, input_name="X") if frame is None else frame
-    target = _aligned_cells(y, features, "y")
-    grouped = None if groups is None else _aligned_cells(groups, features, "groups")
-    if frame is None:
-        return features, target, grouped, None
-    frame = frame.drop(columns=[given for given in (y, groups) if isinstance(given, str)])
-    return frame, target, grouped, infer_columns(frame, ignore)
-
-
-def _aligned_cells(given: Any, features: Any, name: str) -> pd.Series[Any]:
-    """Return a column by its name, or the values given, one per row."""
-    label = getattr(given, "name", None) or name
-    cells: pd.Series[Any] = features[given] if isinstance(given, str) else pd.Series(np.asarray(given), name=label)
-    if len(cells) != features.shape[0]:
-        raise ValueError(f"{name}: expected one for each of {features.shape[0]:,} rows, got {len(cells):,}")
-    return cells

@@ -21,7 +21,15 @@ from metricgrad.training.history import Round
 from metricgrad.training.networks import TREES
 
 Array = NDArray[Any]
-METHOD_LABELS = {"sl-r": "metricgrad", "balanced": "class weights", "focal": "focal loss", TREES: "LightGBM"}
+METHOD_LABELS = {
+    "sl-r": "metricgrad",
+    "auto": "metricgrad",
+    "balanced": "class weights",
+    "focal": "focal loss",
+    "mse": "squared error",
+    "usual": "usual losses",
+    TREES: "LightGBM",
+}
 """Labels of methods; other methods have their name."""
 
 
@@ -31,7 +39,8 @@ class Trial:
 
     The threshold was chosen on validation rows; the diagnosis is of test rows. Losses trained together share the
     `seconds` of training evenly. `followed`: whether the chosen model was trained along the loss; if not, cross-entropy
-    was as good on validation rows. Trees have no history. For a surrogate, `fidelity` has true and surrogate losses of
+    was as good on validation rows. Trees have no history. Where there are not two classes, there is no diagnosis but
+    `test_loss`, and the threshold is NaN. For a surrogate, `fidelity` has true and surrogate losses of
     fresh sets, `(2, sets)`.
     """
 
@@ -39,15 +48,16 @@ class Trial:
     method: str
     threshold: float
     seconds: float
-    diagnosis: Diagnosis
+    diagnosis: Diagnosis | None
     followed: bool = True
     history: tuple[Round, ...] = field(default=(), repr=False)
     fidelity: Array | None = field(default=None, repr=False)
+    test_loss: float = float("nan")
 
     @property
     def loss(self) -> float:
         """The true loss of the test rows."""
-        return self.diagnosis.loss
+        return self.test_loss if self.diagnosis is None else self.diagnosis.loss
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +73,7 @@ class ComparisonResult:
     trials : tuple of Trial
         Every method on every split.
     classes : tuple
-        The labels; the second is the positive one.
+        The labels; of two, the second is the positive one. None of numbers.
     rows, features, positives : int
         Counts of the table.
     test, validation : float
@@ -79,7 +89,7 @@ class ComparisonResult:
     metric: Metric
     methods: tuple[str, ...]
     trials: tuple[Trial, ...] = field(repr=False)
-    classes: tuple[Any, Any]
+    classes: tuple[Any, ...]
     rows: int
     features: int
     positives: int
@@ -235,7 +245,7 @@ class ComparisonResult:
         -------
         Picture
         """
-        return plots.plot_roc(self._diagnoses())
+        return plots.plot_roc(self.diagnoses())
 
     def plot_precision_recall(self) -> Picture:
         """Draw the precision-recall curves of the test rows.
@@ -244,7 +254,7 @@ class ComparisonResult:
         -------
         Picture
         """
-        return plots.plot_precision_recall(self._diagnoses())
+        return plots.plot_precision_recall(self.diagnoses())
 
     def plot_threshold(self) -> Picture:
         """Draw the metric at every threshold, and the thresholds chosen.
@@ -253,7 +263,7 @@ class ComparisonResult:
         -------
         Picture
         """
-        return plots.plot_threshold(self._diagnoses(), self.metric)
+        return plots.plot_threshold(self.diagnoses(), self.metric)
 
     def plot_calibration(self) -> Picture:
         """Draw scores, taken as log-odds, against observed shares of positives.
@@ -262,7 +272,7 @@ class ComparisonResult:
         -------
         Picture
         """
-        return plots.plot_calibration(self._diagnoses())
+        return plots.plot_calibration(self.diagnoses())
 
     def plot_convergence(self, split: int | None = None) -> Picture:
         """Draw the metric on validation rows while training.
@@ -283,5 +293,21 @@ class ComparisonResult:
             raise ValueError(f"split: expected one of {', '.join(map(str, self.splits))}, got {split!r}")
         return plot_convergence(histories, self.metric)
 
-    def _diagnoses(self) -> dict[str, list[Diagnosis]]:
-        return {self.label(method): [trial.diagnosis for trial in self.of(method)] for method in self.methods}
+    @property
+    def has_diagnoses(self) -> bool:
+        """Whether there are two classes, whose scores have curves."""
+        return all(trial.diagnosis is not None for trial in self.trials)
+
+    def diagnoses(self) -> dict[str, list[Diagnosis]]:
+        """Return the curves and counts of every method, split by split, by its label; only two classes have them.
+
+        Returns
+        -------
+        dict of str to list of Diagnosis
+        """
+        if not self.has_diagnoses:
+            raise ValueError(f"metric: expected one of two classes for curves, got {self.metric.name!r}")
+        return {
+            self.label(method): [trial.diagnosis for trial in self.of(method) if trial.diagnosis is not None]
+            for method in self.methods
+        }

@@ -47,31 +47,33 @@ class Diagnosis:
 
 
 @torch.no_grad()
-def diagnose(metric: Metric, scores: Any, targets: Any, threshold: float = 0.0) -> Diagnosis:
+def diagnose(metric: Metric, scores: Any, targets: Any, threshold: float = 0.0, weights: Any = None) -> Diagnosis:
     """Diagnose raw scores and targets (0 or 1) of rows of both classes, `(n,)` each; targets may have columns.
+
+    Weights count in the loss and the curves; the confusion and the calibration are of rows.
 
     >>> from metricgrad.metrics.registry import f1
     >>> found = diagnose(f1, [0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1], threshold=0.3)
     >>> [int(count) for count in found.confusion], float(found.roc[0])
     ([2, 1, 0, 1], 0.5)
     """
-    scores, judged, _ = checked_sets(scores, targets, task=metric.task)
+    scores, judged, weights = checked_sets(scores, targets, weights, metric.task)
     targets = metric.task.label(judged)
     if scores.ndim != 1 or not 0 < int((targets == 1).sum()) < len(scores):
         raise ValueError(f"targets: expected rows of both classes, (n,), got the shape {tuple(targets.shape)}")
     scores = scores.double()
-    curve = confusion_curve(scores, targets)
+    curve = confusion_curve(scores, targets, weights)
     tp, fp = curve.tp.numpy(), curve.fp.numpy()
     cuts = np.flatnonzero(np.diff(tp + fp, prepend=-1.0) > 0)  # no threshold lies between tied scores
     positive = scores >= threshold
     predicted, observed = _calibration(scores.sigmoid().numpy(), (targets == 1).numpy())
     return Diagnosis(
         _confusion(positive, targets == 1),
-        float(metric(scores - threshold, judged)),
+        float(metric(scores - threshold, judged, weights)),
         float(positive.double().mean()),
         np.interp(SHARES, fp[cuts] / fp[-1], tp[cuts] / tp[-1]),
         _precision(tp[cuts[1:]], fp[cuts[1:]]),
-        _losses(metric, scores, judged, curve, cuts) if metric.thresholded else None,
+        _losses(metric, scores, judged, weights, curve, cuts) if metric.thresholded else None,
         predicted,
         observed,
     )
@@ -88,14 +90,21 @@ def _precision(tp: Array, fp: Array) -> Array:
     return np.asarray(tp[reached] / (tp[reached] + fp[reached]))
 
 
-def _losses(metric: Metric, scores: Tensor, targets: Tensor, curve: Confusion, cuts: NDArray[np.intp]) -> Array:
+def _losses(
+    metric: Metric,
+    scores: Tensor,
+    targets: Tensor,
+    weights: Tensor | None,
+    curve: Confusion,
+    cuts: NDArray[np.intp],
+) -> Array:
     """Return the loss at each share of predicted positives, or at the next smaller one that ties allow."""
     places = cuts[np.searchsorted(cuts, SHARES * len(scores) + 1e-9, side="right") - 1]
     if metric.counts is not None:
         return np.asarray(metric.counts(Confusion(*(count[places] for count in curve))).double())
     ranked = scores.sort(descending=True).values
     above = torch.cat((torch.nextafter(ranked[:1], torch.tensor(torch.inf).double()), ranked))
-    return np.array([float(metric(scores - above[place], targets)) for place in places])
+    return np.array([float(metric(scores - above[place], targets, weights)) for place in places])
 
 
 def _calibration(probabilities: Array, positive: NDArray[np.bool_]) -> tuple[Array, Array]:

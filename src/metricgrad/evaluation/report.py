@@ -55,7 +55,7 @@ def write_comparison(result: ComparisonResult, path: str | Path, command: str = 
         methods=as_html(methods_table(result), id="methods"),
         test_to_train=result.test / (1 - result.test),
         followed=sum(trial.followed for trial in result.of(result.methods[0])),
-        confusions=[_confusion_cells(result, method) for method in result.methods],
+        confusions=[_confusion_cells(result, method) for method in result.methods] if result.has_diagnoses else [],
         fidelity=_fidelity_table(result),
         made=_made(result),
         command=command,
@@ -72,7 +72,8 @@ def picks(numbers: Mapping[str, int]) -> list[dict[str, str]]:
 def _comparison_facts(result: ComparisonResult) -> dict[str, str]:
     return {
         "rows": f"{result.rows:,}",
-        "positive": f"{result.positives / result.rows:.1%}",
+        **({"positive": f"{result.positives / result.rows:.1%}"} if result.has_diagnoses else {}),
+        **({"classes": f"{len(result.classes):,}"} if len(result.classes) > 2 else {}),
         "columns": f"{result.features:,}",
         "splits": f"{len(result.splits)}",
         "minutes of training": f"{sum(trial.seconds for trial in result.trials) / 60:,.1f}",
@@ -85,21 +86,23 @@ def _comparison_facts(result: ComparisonResult) -> dict[str, str]:
 def charts(result: ComparisonResult) -> dict[str, Markup]:
     """Return the charts of a page by name; those that a comparison has no data for are left out."""
     metric, label = result.metric, result.metric.label
-    shown = {result.label(method): [trial.diagnosis for trial in result.of(method)] for method in result.methods}
     values = {result.label(method): result.values(method) for method in result.methods}
     gains = {result.label(method): gain for method, gain in result.intervals.items()}
-    ours, numbers = result.label(result.methods[0]), plots.method_numbers([*shown])
+    ours, numbers = result.label(result.methods[0]), plots.method_numbers([*values])
     means = ", ".join(f"{name} {own.mean():.3f}" for name, own in values.items())
     drawn = {
         "metric": (plots.plot_metric(values, metric), f"{label} by method: {means}"),
         "ahead": (plots.plot_ahead(gains, metric, ours, numbers), f"Lead of {ours} over each baseline in {label}"),
-        "roc": (plots.plot_roc(shown), "ROC curves of the test rows"),
-        "precision": (plots.plot_precision_recall(shown), "Precision-recall curves of the test rows"),
         "training": (_training(result, numbers), f"{label} on validation rows, loss and gap against model steps"),
-        "calibration": (plots.plot_calibration(shown), "Calibration: scores taken as log-odds, and what happened"),
     }
-    if metric.thresholded:
-        drawn["threshold"] = plots.plot_threshold(shown, metric), f"{label} at every threshold, and those chosen"
+    if result.has_diagnoses:
+        shown = result.diagnoses()
+        drawn["roc"] = plots.plot_roc(shown), "ROC curves of the test rows"
+        drawn["precision"] = plots.plot_precision_recall(shown), "Precision-recall curves of the test rows"
+        calibration = "Calibration: scores taken as log-odds, and what happened"
+        drawn["calibration"] = plots.plot_calibration(shown), calibration
+        if metric.thresholded:
+            drawn["threshold"] = plots.plot_threshold(shown, metric), f"{label} at every threshold, and those chosen"
     pairs = {result.label(method): found for method, found in _fidelity_by_method(result).items()}
     if pairs:
         drawn["fidelity"] = plots.plot_fidelity(pairs, metric, numbers), "True loss of fresh sets, and the surrogate's"
@@ -136,7 +139,7 @@ def methods_table(result: ComparisonResult) -> ResultTable:
         ("spread", "over splits"),
         (f"{ours} minus it", "mean"),
         ("95 % interval", "of that"),
-        ("threshold", "mean"),
+        *([("threshold", "mean")] if result.has_diagnoses else []),
         ("seconds", "per split"),
     ]
     means = {method: result.values(method).mean() for method in result.methods}
@@ -158,7 +161,7 @@ def _method_row(result: ComparisonResult, method: str, best: bool) -> list[Shown
         number(values.mean(), ".4f", best=best),
         number(values.std(ddof=1), ".4f"),
         *lead,
-        number(float(np.mean([trial.threshold for trial in trials])), ".3g"),
+        *([number(float(np.mean([t.threshold for t in trials])), ".3g")] if result.has_diagnoses else []),
         number(float(np.mean([trial.seconds for trial in trials])), ".1f"),
     ]
 
@@ -187,7 +190,7 @@ def _last_round(result: ComparisonResult, method: str, name: str) -> float | Non
 
 
 def _confusion_cells(result: ComparisonResult, method: str) -> dict[str, Any]:
-    every = zip(*(trial.diagnosis.confusion for trial in result.of(method)), strict=True)
+    every = zip(*(one.confusion for one in result.diagnoses()[result.label(method)]), strict=True)
     tp, fp, fn, tn = (int(sum(counts)) for counts in every)
     rows = [
         (label, [(count, count / max(sum(counts), 1)) for count in counts])

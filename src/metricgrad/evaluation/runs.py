@@ -146,7 +146,9 @@ def _train_networks(
 ) -> list[TrainedMethod]:
     """Train a copy of one network along every loss, and choose the best setting of each method by each metric."""
     candidates = list(_candidates(metrics, recipe, seed))
-    network = build_model(model, parts.train.x.shape[1], seed)
+    task = candidates[0].metrics[0].task
+    outputs = parts.train.y.shape[-1] if task.outputs else None
+    network = build_model(model, parts.train.x.shape[1], seed, outputs)
     network.prepare(parts.train.x, parts.train.w, parts.train.y)
     runs = [(one.loss, one.metrics) for one in candidates]
     begun = time.perf_counter()

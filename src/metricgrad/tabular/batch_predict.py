@@ -19,9 +19,10 @@ from torch import Tensor, nn
 
 from metricgrad.files import replacing, write_whole
 from metricgrad.reporting.terminal import visible
-from metricgrad.tabular.cells import TableError, listed, numbers
+from metricgrad.tabular.cells import TableError, listed
 from metricgrad.tabular.io import read_chunks
-from metricgrad.tabular.table_classifier import TableClassifier, as_frame
+from metricgrad.tabular.schema import as_frame
+from metricgrad.tabular.table_model import TableModel
 from metricgrad.tabular.target import check_column
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ BLANK = r"[\s\x00-\x20\x7f-\xa0\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202f\u206
 FORMULA = re.compile(BLANK + r"[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20\ufe66\ufe62\ufe63\ufe6b]")
 """Beginning of a cell that a spreadsheet would take for a formula: = + - @, also as full-width or small forms."""
 NUMBER = re.compile(r" *[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)? *")
-OWN_COLUMNS = ("row", "score", "label")
-"""Columns of predictions beside the ids."""
+ROW = "row"
+"""Column of row numbers, which count from 1."""
 LINE_END = "\r\n"
 FEATURE_NAMES = "features.json"
 """The file inside an exported program that names its features, in order."""
@@ -44,13 +45,16 @@ Report = Callable[[str], object]
 
 
 def write_predictions(
-    model: TableClassifier,
+    model: TableModel,
     data: str | Path,
     out: str | Path,
     ids: Sequence[str] = (),
     report: Report = lambda line: None,
 ) -> int:
-    """Score a file into a CSV file with the columns `row`, ids, `score` and `label`; return the number of rows.
+    """Score a file into a CSV file with the columns `row`, ids and what is predicted; return the number of rows.
+
+    That is `score` and `label` of two classes, `label` and a score for each of several, the labels and their scores,
+    `prediction` of numbers, or the `score` of rows of queries.
 
     The file appears only when it is complete; `-` is standard output. No cell is a formula to a spreadsheet, and every
     cell that holds a line break is quoted. An id with the name of another column is written as `NAME (id)`.
@@ -69,23 +73,30 @@ def write_predictions(
     return rows
 
 
-def predicted(model: TableClassifier, frame: pd.DataFrame, ids: Sequence[str] = (), before: int = 0) -> pd.DataFrame:
-    """Return row numbers from 1 on, ids, scores and labels, none of them a formula to a spreadsheet."""
-    scores = model.decision_function(frame)
-    labels = np.array([harmless(label) for label in model.classes_], dtype=object)
+def predicted(model: TableModel, frame: pd.DataFrame, ids: Sequence[str] = (), before: int = 0) -> pd.DataFrame:
+    """Return row numbers from 1 on, ids and what is predicted, no cell of which is a formula to a spreadsheet."""
+    own = model.prediction_columns(frame)
     columns = [
         np.arange(before + 1, before + len(frame) + 1),
         *(frame[name].map(harmless, na_action="ignore").to_numpy() for name in ids),
-        scores,
-        labels[(scores >= 0).astype(int)],
+        *(_harmless_labels(values) for values in own.values()),
     ]
     part: pd.DataFrame = pd.DataFrame(dict(enumerate(columns)))
-    part.columns = pd.Index([OWN_COLUMNS[0], *_unique_names(ids), *OWN_COLUMNS[1:]])
+    names = [harmless(name) for name in own]
+    part.columns = pd.Index([ROW, *_unique_names(ids, {ROW, *names}), *names])
     return part
 
 
-def _unique_names(ids: Sequence[str]) -> list[str]:
-    taken, names = set(OWN_COLUMNS), []
+def _harmless_labels(values: NDArray[Any]) -> NDArray[Any]:
+    """Return labels of which none is a formula; numbers are unchanged."""
+    if values.dtype.kind in "fiub":
+        return values
+    codes, distinct = pd.factorize(values)
+    return np.array([harmless(label) for label in distinct], dtype=object)[codes]
+
+
+def _unique_names(ids: Sequence[str], others: set[str]) -> list[str]:
+    taken, names = set(others), []
     for name in ids:
         safe = harmless(name)
         while safe in taken:
@@ -110,52 +121,64 @@ def harmless(value: Any) -> Any:
 
 
 class ScoredRows(NamedTuple):
-    """Scores, targets and weights of rows, `(rows,)`, and the targets with the columns of a metric, if it has any."""
+    """Scores, targets and weights of rows, the targets with the columns of a metric, and the query of each row, if any.
+
+    Scores and targets are `(rows,)`, or `(rows, classes)` and codes, or `(rows, labels)`.
+    """
 
     scores: NDArray[Any]
     targets: NDArray[Any]
     weights: NDArray[Any] | None
     with_columns: NDArray[Any]
+    groups: NDArray[Any] | None = None
 
 
 def scored(
-    model: TableClassifier,
+    model: TableModel,
     data: str | Path,
     weights: str | None = None,
     report: Report = lambda line: None,
     columns: Mapping[str, str] | None = None,
     metric: Metric | None = None,
+    group: str | None = None,
 ) -> ScoredRows:
     """Return scores, targets and weights of a file with a target column; rows without a target are left out.
 
     With a metric that needs columns, they are found by the names given, or those that the model was trained with.
     """
-    scores, targets, row_weights, known = [], [], [], []
+    found: list[tuple[Any, ...]] = []
     for frame in checked_chunks(model, data, report):
-        for name, argument in ((model.target_.name, "target"), *([(weights, "weights")] if weights else [])):
-            check_column(name, list(frame.columns), argument)
-        there = np.isfinite(found := model.target_.classes(frame[model.target_.name]))
-        if there.any():
-            scores.append(model.decision_function(frame[there]))
-            targets.append(found[there])
-            row_weights += [numbers(frame[weights])[there]] if weights else []
-            if metric is not None and metric.columns:
-                known.append(model.metric_frame(metric, frame, np.flatnonzero(there), columns))
-    if not scores:
-        raise TableError(f"target: expected labels in {model.target_.name!r}, got none in {data}")
-    labels = np.concatenate(targets)
-    judged = model.with_columns(metric, labels, pd.concat(known)) if known and metric else labels
-    return ScoredRows(np.concatenate(scores), labels, np.concatenate(row_weights) if row_weights else None, judged)
+        there, targets, own = model.labelled(frame, None, weights)
+        if len(there):
+            some = frame.iloc[there]
+            if group is not None:
+                check_column(group, list(frame.columns), "group")
+            needed = metric is not None and metric.columns
+            known = model.metric_frame(metric, frame, there, columns) if needed and metric else None
+            queries = None if group is None else some[group]
+            found.append((model.judged_scores(some, columns), targets, own, known, queries))
+    if not found:
+        raise TableError(f"target: expected values in {model.target_.name!r}, got none in {data}")
+    scores, codes, row_weights, cells, grouped = zip(*found, strict=True)
+    labels = np.concatenate(codes)
+    judged = model.with_columns(metric, labels, pd.concat(cells)) if metric is not None and metric.columns else labels
+    return ScoredRows(
+        np.concatenate(scores),
+        labels,
+        np.concatenate(row_weights) if weights else None,
+        judged,
+        None if group is None else pd.factorize(pd.concat(grouped))[0],
+    )
 
 
-def checked_chunks(model: TableClassifier, data: str | Path, report: Report) -> Iterator[pd.DataFrame]:
+def checked_chunks(model: TableModel, data: str | Path, report: Report) -> Iterator[pd.DataFrame]:
     """Yield chunks of a file that has the columns a model needs; report those it does not know."""
     schema = model.pipeline_[0].schema_
     for number, part in enumerate(read_chunks(data)):
         frame = as_frame(part)
         if not number:
             absent = [name for name in schema.names if name not in frame.columns]
-            known = {column.name for column in schema.columns} | {model.target_.name}
+            known = {column.name for column in schema.columns} | set(model.target_.names)
             extra = [name for name in frame.columns if name not in known]
             if absent:
                 more = f"; not known: {listed(extra)}" if extra else ""
@@ -194,35 +217,43 @@ def _opened_output(out: str | Path) -> Iterator[_OutputLines]:
 
 
 class Shifted(nn.Module):
-    """A network after the scaling of its features, minus its threshold: `(rows, features)` -> `(rows,)`."""
+    """A network after the scaling of its features, minus its threshold.
+
+    `(rows, features)` -> `(rows,)`, or `(rows, classes)` of several thresholds.
+    """
 
     centre: Tensor
     scale: Tensor
+    threshold: Tensor
 
-    def __init__(self, body: nn.Module, centre: Tensor, scale: Tensor, threshold: float) -> None:
+    def __init__(self, body: nn.Module, centre: Tensor, scale: Tensor, threshold: Tensor) -> None:
         super().__init__()
-        self.body, self.threshold = body, threshold
+        self.body = body
         self.register_buffer("centre", centre)
         self.register_buffer("scale", scale)
+        self.register_buffer("threshold", threshold)
 
     def forward(self, features: Tensor) -> Tensor:
-        """Score prepared features; at least 0 is positive."""
+        """Score prepared features; at least 0 is positive, or the highest of several classes is predicted."""
         scaled = ((features.double() - self.centre) / self.scale).float().double()
-        scores: Tensor = self.body(scaled)[:, 0] - self.threshold
-        return scores
+        scores: Tensor = self.body(scaled)
+        return (scores if self.threshold.ndim else scores[:, 0]) - self.threshold
 
 
-def export(model: TableClassifier, path: str | Path) -> Path:
+def export(model: TableModel, path: str | Path) -> Path:
     """Write the network as a `torch.export` program that takes the features of `model.pipeline_[0].transform(frame)`.
 
     `torch.export.load` reads the file and needs no metricgrad; `features.json` in it names the features.
     """
     inner, target = model.model_, Path(path)
-    if inner.rule_ is not None:
+    if hasattr(inner, "correction_"):
+        raise ValueError(f"model: expected one of classes or rankings, got one of numbers, {model.target_.name!r}")
+    if getattr(inner, "rule_", None) is not None:
         raise ValueError(f"model: expected one that its scores decide, got the rule {inner.rule_}")
     names = [str(name) for name in model.pipeline_[0].get_feature_names_out()]
     centre, scale = torch.from_numpy(inner.centre_), torch.from_numpy(inner.scale_)
-    module = Shifted(inner.network_.body, centre, scale, float(inner.threshold_)).eval()
+    threshold = torch.as_tensor(getattr(inner, "threshold_", 0.0), dtype=torch.float64)
+    module = Shifted(inner.network_.body, centre, scale, threshold).eval()
     example = torch.zeros(2, len(names), dtype=torch.float32)
     program = torch.export.export(module, (example,), dynamic_shapes={"features": {0: torch.export.Dim("rows", min=1)}})
     written = io.BytesIO()

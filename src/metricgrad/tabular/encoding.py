@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from metricgrad.tabular import cells
 from metricgrad.tabular.cells import Floats, TableError
-from metricgrad.tabular.schema import Column, Schema, infer_columns
+from metricgrad.tabular.schema import WORDS, Column, Schema, infer_columns
 
 MAX_LEVELS = 50
 """Number of levels of a category that can have a feature of their own."""
@@ -29,6 +29,10 @@ ENCODED_AT_ONCE = 65_536
 """Rows that are encoded at a time."""
 MAX_CELLS_KEPT = 10_000_000
 """Cells of features up to which a table is kept beside them."""
+MIN_TEXT_WIDTH, MAX_TEXT_WIDTH, MAX_TEXT_FEATURES = 16, 256, 1_024
+"""Features of a column of free text, and of all such columns together."""
+MAX_TEXT_CELL = 10_000
+"""Characters of a cell that are hashed."""
 DATE_PARTS = ("days", "month", "weekday", "hour")
 
 
@@ -108,6 +112,41 @@ class OneHot:
         return [*named, *([f"{self.name} = other"] * self.others), *([f"{self.name} missing"] * self.gaps)]
 
 
+@dataclass(frozen=True)
+class Hashed:
+    """Encoder of free text: how often its words, or its characters in a row, fall into each of some features.
+
+    Nothing is learned but the width: scikit-learn's `HashingVectorizer` has no state. A row has length 1, or 0 where
+    the cell is missing.
+    """
+
+    name: str
+    by: str
+    width: int
+
+    def encode(self, given: pd.Series[Any]) -> Floats:
+        """Return the features: `(rows, width)`, between -1 and 1."""
+        from sklearn.feature_extraction.text import HashingVectorizer  # few tables have text
+
+        analyzer, together = ("word", (1, 2)) if self.by == WORDS else ("char_wb", (3, 5))
+        hashing = HashingVectorizer(analyzer=analyzer, ngram_range=together, n_features=self.width)
+        texts = ["" if word is None else word[:MAX_TEXT_CELL] for word in cells.words(given)]
+        return np.asarray(hashing.transform(texts).toarray())
+
+    @property
+    def features(self) -> list[str]:
+        """Names of the features."""
+        return [f"{self.name} ({self.by} {number})" for number in range(self.width)]
+
+
+def text_width(columns: int) -> int:
+    """Return the width of every column of free text, a power of two, so that all of them together are limited."""
+    width = MAX_TEXT_WIDTH
+    while width * columns > MAX_TEXT_FEATURES and width > MIN_TEXT_WIDTH:
+        width //= 2
+    return width
+
+
 def _date_parts(given: pd.Series[Any], form: str) -> Floats:
     """Return days since 1970, month, weekday and hour."""
     days = cells.dates(given, form)
@@ -138,11 +177,15 @@ def values(column: Column, given: pd.Series[Any]) -> Floats:
     return PARTS[column.kind](given, column.form)[:, 0]
 
 
+Encoder = Numeric | OneHot | Hashed
+
+
 class Preparation(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """A scikit-learn transformer from a table with columns of any kind to features for a model.
 
     Numbers, booleans and dates are filled with the median and scaled; categories get one feature per common level; a
-    column with gaps gets a feature that marks them. Columns are found by name, in any order.
+    column with gaps gets a feature that marks them; words of free text are hashed. Columns are found by name, in any
+    order.
 
     Parameters
     ----------
@@ -153,7 +196,7 @@ class Preparation(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     schema_ : Schema
         The kinds of the columns.
-    encoders_ : list of Numeric or OneHot
+    encoders_ : list of Numeric, OneHot or Hashed
         One for every column used.
 
     Examples
@@ -172,8 +215,11 @@ class Preparation(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.schema_ = infer_columns(X) if self.schema is None else self.schema
         if not self.schema_.used:
             raise TableError(f"expected a column to learn from, got none: {'; '.join(self.schema_.describe())}")
-        self.encoders_: list[Numeric | OneHot] = [
-            (OneHot if column.kind == "category" else Numeric).learn(
+        width = text_width(sum(column.kind == "prose" for column in self.schema_.used))
+        self.encoders_: list[Encoder] = [
+            Hashed(column.name, column.form, width)
+            if column.kind == "prose"
+            else (OneHot if column.kind == "category" else Numeric).learn(
                 column, X[column.name] if rows is None else X[column.name].iloc[rows]
             )
             for column in self.schema_.used

@@ -9,15 +9,27 @@ import json
 import math
 import os
 import stat
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from metricgrad.tabular.cells import DATE_FORMATS, NumberFormat, shortened
-from metricgrad.tabular.encoding import DATE_PARTS, MAX_LEVELS, Numeric, OneHot, Preparation
-from metricgrad.tabular.schema import DROPPED, USED, Column, Schema, check_names
-from metricgrad.tabular.target import Target, same_label
+import pandas as pd
+
+from metricgrad.tabular.cells import DATE_FORMATS, NumberFormat, shortened, words
+from metricgrad.tabular.encoding import (
+    DATE_PARTS,
+    MAX_LEVELS,
+    MAX_TEXT_FEATURES,
+    Encoder,
+    Hashed,
+    Numeric,
+    OneHot,
+    Preparation,
+)
+from metricgrad.tabular.schema import CHARACTERS, DROPPED, USED, WORDS, Column, Schema, check_names
+from metricgrad.tabular.target import AnyTarget, ClassTarget, GradeTarget, LabelTarget, NumberTarget, Target, same_label
 
 MAX_TEXT, MAX_WORD = 100_000, 1_000
 MAX_METRIC_COLUMNS = 100
@@ -29,6 +41,8 @@ RESERVED_BYTES = 4 << 20
 MAX_FEATURES = 100_000
 """Features a table may be encoded as: the paper's network has 100 weights for each."""
 MAX_INTEGER = 2**63
+MAX_OUTPUTS = 1_000
+"""Classes, or labels, of a target."""
 
 
 class Field:
@@ -171,13 +185,13 @@ def _file_kind(mode: int) -> str:
 
 
 def table_state(
-    metric: str, target: Target, preparation: Preparation, metric_columns: Mapping[str, str] | None = None
+    metric: str, target: AnyTarget, preparation: Preparation, metric_columns: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
     """Return metric, the columns it needs, target, columns and encoders as plain data."""
     return {
         "metric": metric,
         **({"metric_columns": dict(metric_columns)} if metric_columns else {}),
-        "target": asdict(target),
+        "target": asdict(target) if isinstance(target, Target) else {"kind": target.kind, **asdict(target)},
         "columns": [asdict(column) for column in preparation.schema_.columns],
         "preparation": preparation.state(),
     }
@@ -195,7 +209,7 @@ def check_storable(state: dict[str, Any]) -> None:
     read_table_state(Field(json.loads(text)))
 
 
-def read_table_state(state: Field) -> tuple[str, Target, Preparation]:
+def read_table_state(state: Field) -> tuple[str, AnyTarget, Preparation]:
     """Return metric, target and fitted preparation from untrusted plain data."""
     schema = Schema(tuple(_read_column(entry) for entry in state["columns"].items()))
     check_names([column.name for column in schema.columns])
@@ -244,6 +258,8 @@ def _form(entry: Field, kind: str) -> str:
     form = entry.text(MAX_WORD)
     if kind == "date":
         return entry.one_of(("", *DATE_FORMATS))
+    if kind == "prose":
+        return entry.one_of((WORDS, CHARACTERS))
     if form:
         try:
             NumberFormat.from_text(form)
@@ -254,8 +270,15 @@ def _form(entry: Field, kind: str) -> str:
     return form
 
 
-def _encoder(entry: Field, column: Column) -> Numeric | OneHot:
+def _encoder(entry: Field, column: Column) -> Encoder:
     entry["name"].one_of([column.name])
+    if column.kind == "prose":
+        entry["encoder"].one_of(["Hashed"])
+        entry["by"].one_of([column.form])
+        width = entry["width"].count(1)
+        if width > MAX_TEXT_FEATURES:
+            entry["width"].refuse(f"at most {MAX_TEXT_FEATURES:,}")
+        return Hashed(column.name, column.form, width)
     if column.kind == "category":
         entry["encoder"].one_of(["OneHot"])
         levels = tuple(level.text() for level in entry["levels"].items(MAX_LEVELS))
@@ -277,11 +300,49 @@ def _read_numbers(entry: Field, parts: int) -> tuple[float, ...]:
     return found
 
 
-def _target(entry: Field) -> Target:
+# ---- the target ----------------------------------------------------------------------------------------------------
+
+
+def _target(entry: Field) -> AnyTarget:
+    """Return the target; one without a kind is of two classes."""
+    kind = entry["kind"].one_of(tuple(TARGETS)) if "kind" in entry else Target.kind
+    return TARGETS[kind](entry)
+
+
+def _two_classes(entry: Field) -> Target:
     target = Target(entry["name"].text(), _label(entry["negative"]), _label(entry["positive"]), entry["rest"].flag())
     if same_label(target.negative, target.positive):
         entry["positive"].refuse("a label other than the negative one")
     return target
+
+
+def _classes(entry: Field) -> ClassTarget:
+    labels = tuple(_label(label) for label in entry["labels"].items(MAX_OUTPUTS))
+    known = set(words(pd.Series(labels, dtype=object)))
+    if len(labels) < 2 or len(known) < len(labels) or None in known:
+        entry["labels"].refuse("two labels at least, each once and none empty")
+    return ClassTarget(entry["name"].text(), labels)
+
+
+def _labels(entry: Field) -> LabelTarget:
+    targets = tuple(_two_classes(each) for each in entry["targets"].items(MAX_OUTPUTS))
+    if len({target.name for target in targets}) < max(len(targets), 2):
+        entry["targets"].refuse("two columns at least, each once")
+    return LabelTarget(targets)
+
+
+def _numbers(entry: Field, made: type[NumberTarget] = NumberTarget) -> NumberTarget:
+    return made(entry["name"].text(), _form(entry["form"], "number"))
+
+
+TARGETS: dict[str, Callable[[Field], AnyTarget]] = {
+    Target.kind: _two_classes,
+    ClassTarget.kind: _classes,
+    LabelTarget.kind: _labels,
+    NumberTarget.kind: _numbers,
+    GradeTarget.kind: partial(_numbers, made=GradeTarget),
+}
+"""How a target is read, by its kind."""
 
 
 def _label(entry: Field) -> str | int | bool:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import html
 import json
 import math
-import re
 import secrets
 import tempfile
 import time
@@ -22,13 +20,11 @@ import numpy as np
 import torch
 
 from metricgrad.files import is_being_replaced, recover, replacing_folder, staged
-from metricgrad.metrics.registry import Metric, get_metric
+from metricgrad.metrics.registry import Metric
 from metricgrad.provenance import provenance
-from metricgrad.reporting.terminal import visible
 from metricgrad.tabular.manifest import MAX_TEXT, read_json, table_state
-from metricgrad.tabular.schema import DROPPED, USED
 from metricgrad.tabular.stored_model import fill_weights, model_of, packed
-from metricgrad.tabular.table_classifier import TableClassifier, stored_name
+from metricgrad.tabular.table_model import TableModel, stored_name
 from metricgrad.training.history import Round
 from metricgrad.training.networks import MODELS
 
@@ -39,7 +35,6 @@ MAX_SAVED_ROUNDS = 10_000
 MAX_INDENTED = 1 << 20
 """Characters of a manifest up to which it is indented, to be readable."""
 MAX_ERROR = 500
-MAX_CARD_COLUMNS = 200
 ATTEMPTS, PAUSE = 40, 0.05
 """How often, and after how many seconds, a folder is read again that was replaced meanwhile."""
 MODEL_ERRORS = (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError, OverflowError)
@@ -49,7 +44,7 @@ MODEL_ERRORS = (KeyError, TypeError, ValueError, AttributeError, IndexError, Run
 # ---- saving --------------------------------------------------------------------------------------------------------
 
 
-def save(model: TableClassifier, folder: str | Path) -> Path:
+def save(model: TableModel, folder: str | Path) -> Path:
     """Save a fitted model as a folder: weights, pipeline, model card and training curve.
 
     The new folder is written beside the old one, loaded once as a check, and then renamed: if anything fails, the old
@@ -57,7 +52,7 @@ def save(model: TableClassifier, folder: str | Path) -> Path:
 
     Parameters
     ----------
-    model : TableClassifier
+    model : TableClassifier, TableRegressor or TableRanker
         Fitted, with a network that has a name.
     folder : path
         New, empty, or a model folder to be replaced.
@@ -80,7 +75,7 @@ def save(model: TableClassifier, folder: str | Path) -> Path:
     return target
 
 
-def save_or_rescue(model: TableClassifier, folder: str | Path) -> Path:
+def save_or_rescue(model: TableModel, folder: str | Path) -> Path:
     """Save a model; if its folder cannot be written, save it elsewhere and raise an error that names the place."""
     try:
         return save(model, folder)
@@ -91,7 +86,7 @@ def save_or_rescue(model: TableClassifier, folder: str | Path) -> Path:
         raise OSError(f"{folder} could not be written ({error}); the model was saved in {kept} instead") from error
 
 
-def _rescued(model: TableClassifier, target: Path) -> Path | None:
+def _rescued(model: TableModel, target: Path) -> Path | None:
     """Save a model beside its folder, or else among temporary files; None if neither works."""
     for parent in (target.parent, Path(tempfile.gettempdir())):
         with suppress(OSError, ValueError):
@@ -117,16 +112,13 @@ def check_free(folder: str | Path) -> Path:
     return target
 
 
-def _write(model: TableClassifier, folder: Path) -> None:
-    inner = model.model_
-    metric = get_metric(model.metric)
-    weights = packed(
-        {f"network.{key}": value for key, value in inner.network_.body.state_dict().items()}
-        | {"centre": torch.from_numpy(inner.centre_), "scale": torch.from_numpy(inner.scale_)}
-    )
+def _write(model: TableModel, folder: Path) -> None:
+    from metricgrad.tabular.model_card import model_card  # loading needs none
+
+    metric, weights = model.judge_, packed(_tensors(model.model_))
     (folder / WEIGHTS).write_bytes(weights)
     made_by = provenance()
-    state = _model_state(model, metric, made_by) | {"weights_sha256": hashlib.sha256(weights).hexdigest()}
+    state = _model_state(model, made_by) | {"weights_sha256": hashlib.sha256(weights).hexdigest()}
     text = json.dumps(state, allow_nan=False)
     readable = json.dumps(state, indent=1, allow_nan=False) if len(text) < MAX_INDENTED else text
     (folder / STATE).write_text(f"{readable}\n", "utf-8")
@@ -134,7 +126,18 @@ def _write(model: TableClassifier, folder: Path) -> None:
     _draw(model, metric, folder / CURVE)
 
 
-def _draw(model: TableClassifier, metric: Metric, path: Path) -> None:
+def _tensors(inner: Any) -> dict[str, torch.Tensor]:
+    """Return all arrays of an estimator."""
+    knots = getattr(getattr(inner, "correction_", None), "knots", None)
+    return {
+        **{f"network.{key}": value for key, value in inner.network_.body.state_dict().items()},
+        "centre": torch.from_numpy(inner.centre_),
+        "scale": torch.from_numpy(inner.scale_),
+        **({} if knots is None else {"knots": torch.from_numpy(knots)}),
+    }
+
+
+def _draw(model: TableModel, metric: Metric, path: Path) -> None:
     import matplotlib  # here, so that loading a model needs no plots
 
     from metricgrad.reporting.plots import plot_convergence
@@ -147,32 +150,49 @@ def _draw(model: TableClassifier, metric: Metric, path: Path) -> None:
         warnings.warn(f"save: the training curve could not be drawn: {error}", stacklevel=5)
 
 
-def _model_state(model: TableClassifier, metric: Metric, made_by: Mapping[str, str]) -> dict[str, Any]:
+def _model_state(model: TableModel, made_by: Mapping[str, str]) -> dict[str, Any]:
     """Return all but the weights as plain data."""
     inner = model.model_
     looked_at = [done for done in inner.history_ if math.isfinite(done.validation)]
+    group = getattr(model, "group_", None)
     state = {
         "format": FORMAT_VERSION,
         **table_state(stored_name(model.metric), model.target_, model.pipeline_[0], model.metric_columns_),
+        **({} if group is None else {"group": group}),
         "data": model.data_,
-        "model": {
-            "method": inner.method,
-            "network": inner.network_.name,
-            "folds": inner.network_.folds,
-            **({} if inner.network_.sizes is None else {"sizes": inner.network_.sizes}),
-            "recipe": asdict(inner.chosen_recipe_),
-            "threshold": inner.threshold_,
-            "validation_loss": inner.validation_loss_,
-            "interrupted": inner.interrupted_,
-            "verdict": None if inner.verdict_ is None else asdict(inner.verdict_),
-            **({"column_codes": inner.column_codes_} if inner.column_codes_ else {}),
-            **({"rule": inner.rule_.to_dict()} if inner.rule_ is not None else {}),
-        },
+        "model": _estimator_state(inner),
         "history": [asdict(done) for done in _thinned(looked_at)],
         "notes": [note[:MAX_TEXT] for note in model.notes_],
         "made_by": dict(made_by),
     }
     return dict(_json_value(state))
+
+
+def _estimator_state(inner: Any) -> dict[str, Any]:
+    """Return what an estimator learned beside its arrays."""
+    recipe = getattr(inner, "chosen_recipe_", None) or inner.effective_recipe
+    state = {
+        "method": inner.method,
+        "network": inner.network_.name,
+        "folds": inner.network_.folds,
+        **({} if inner.network_.sizes is None else {"sizes": inner.network_.sizes}),
+        "recipe": asdict(recipe),
+        "validation_loss": inner.validation_loss_,
+        "interrupted": inner.interrupted_,
+        "verdict": None if inner.verdict_ is None else asdict(inner.verdict_),
+    }
+    if hasattr(inner, "threshold_"):
+        state["threshold"] = inner.threshold_
+        state |= {"column_codes": inner.column_codes_} if inner.column_codes_ else {}
+        state |= {"rule": inner.rule_.to_dict()} if inner.rule_ is not None else {}
+    if hasattr(inner, "correction_"):
+        state["units"] = asdict(inner.units_)
+        knots = inner.correction_.knots
+        state["correction"] = {
+            **{name: getattr(inner.correction_, name) for name in ("kind", "shift", "factor")},
+            **({} if knots is None else {"knots": knots.shape[1]}),
+        }
+    return state
 
 
 def _thinned(history: Sequence[Round]) -> list[Round]:
@@ -188,6 +208,8 @@ def _json_value(value: Any) -> Any:
     """Return data that JSON can hold: built-in numbers, and None for those that are not finite."""
     if isinstance(value, Mapping):
         return {key: _json_value(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray):
+        return _json_value(value.tolist())
     if isinstance(value, (list, tuple)):
         return [_json_value(item) for item in value]
     if value is None or isinstance(value, (str, bool)):
@@ -204,7 +226,7 @@ def _json_value(value: Any) -> Any:
 # ---- loading -------------------------------------------------------------------------------------------------------
 
 
-def load(folder: str | Path) -> TableClassifier:
+def load(folder: str | Path) -> TableModel:
     """Load a model saved by `save`; nothing in the folder is ever executed, whoever made it.
 
     Sizes, types and shapes are checked before anything is built from them. Of a metric that was code only the name is
@@ -217,7 +239,7 @@ def load(folder: str | Path) -> TableClassifier:
 
     Returns
     -------
-    TableClassifier
+    TableClassifier, TableRegressor or TableRanker
         Fitted; it predicts like the one that was saved.
     """
     path = Path(folder)
@@ -242,7 +264,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return status.st_ino, status.st_mtime_ns
 
 
-def _read_folder(path: Path) -> TableClassifier:
+def _read_folder(path: Path) -> TableModel:
     if not (path / STATE).exists():
         raise FileNotFoundError(f"{path}: expected a model folder, got nothing at {str(path / STATE)!r}")
     with _naming(path / STATE):
@@ -266,74 +288,3 @@ def _naming(file: Path) -> Iterator[None]:
         short = " ".join(text.split())
         short = short if len(short) <= MAX_ERROR else f"{short[:MAX_ERROR]}..."
         raise ValueError(f"{file}: {short}") from error
-
-
-# ---- the model card ------------------------------------------------------------------------------------------------
-
-
-def model_card(model: TableClassifier, metric: Metric, made_by: Mapping[str, str]) -> str:
-    """Return a model card in Markdown: validation result, classes, data, columns, and how to load the model."""
-    inner, target = model.model_, model.target_
-    rows, positives = model.data_["rows"], model.data_["positives"]
-    stopped = " Training was stopped early." if inner.interrupted_ else ""
-    columns = model.pipeline_[0].schema_.columns
-    lines = [
-        f"# A model of {_in_markdown(target.name)}, trained for {_in_markdown(metric.label)}",
-        "",
-        f"- **{_in_markdown(metric.shown(inner.validation_loss_))}** on the validation rows. They also chose the "
-        f"checkpoint and the threshold, so expect slightly less on new rows.{stopped}",
-        *([f"- It {_in_markdown(inner.verdict_)}."] if inner.verdict_ is not None else []),
-        f"- Positive is {_in_markdown(target.positive)}, negative {_in_markdown(target.negative)}; a row with a score "
-        "of at least 0 is predicted positive.",
-        f"- Threshold on the network's raw scores: {inner.threshold_:.6g}, already subtracted. Scores rank rows; they "
-        "are not probabilities.",
-        f"- Trained on {rows:,} rows, {positives:,} of them positive, {model.pipeline_[1].n_features_in_:,} features.",
-        f"- Method {inner.method}, model {inner.network_.name}.",
-        "",
-        f"![The metric on the validation rows during training]({CURVE})",
-        "",
-        "## Load",
-        "",
-        "```python",
-        "import metricgrad",
-        "",
-        'model = metricgrad.load("this-folder")',
-        "model.predict(frame)  # a pandas frame with the columns below, in any order",
-        "```",
-        "",
-        "or `metricgrad predict this-folder data.csv`. Loading runs no code from this folder.",
-        "",
-        "## Columns",
-        "",
-        "| name | kind |",
-        "|---|---|",
-        *(f"| {_in_markdown(column.name)} | {_described(column.kind)} |" for column in columns[:MAX_CARD_COLUMNS]),
-        *([f"| {len(columns) - MAX_CARD_COLUMNS:,} more | |"] if len(columns) > MAX_CARD_COLUMNS else []),
-        "",
-        *_importance(model),
-        "## Made by",
-        "",
-        *(f"- {_in_markdown(name)} {_in_markdown(version)}" for name, version in made_by.items() if version),
-        "",
-    ]
-    return "\n".join(lines)
-
-
-def _importance(model: TableClassifier) -> list[str]:
-    """Return how much every column adds to the score of a readable model."""
-    if model.model_.network_.name not in ("linear", "additive"):
-        return []
-    sizes = model.explain().importance.head(MAX_CARD_COLUMNS)
-    rows = [f"| {_in_markdown(name)} | {size:.4g} |" for name, size in sizes.items()]
-    head = ["| column | mean absolute contribution to the score |", "|---|---:|"]
-    return ["## What counts", "", *head, *rows, "", "`model.explain()` has every level of every column.", ""]
-
-
-def _described(kind: str) -> str:
-    return kind if kind in USED else f"not used: {DROPPED[kind]}"
-
-
-def _in_markdown(value: Any) -> str:
-    """Return a user's text with characters that Markdown, HTML or a terminal would interpret escaped."""
-    plain = html.escape(visible(" ".join(str(value).split())), quote=False)
-    return re.sub(r"([\\`*_\[\]#!|~])", r"\\\1", plain)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from metricgrad.estimators.terms import Term, Terms, value_at
 from metricgrad.tabular import cells
-from metricgrad.tabular.encoding import PARTS, Numeric, OneHot, Preparation
+from metricgrad.tabular.encoding import PARTS, Hashed, Numeric, OneHot, Preparation
 
 Floats = NDArray[np.float64]
 
@@ -23,7 +23,10 @@ def column_terms(terms: Terms, preparation: Preparation) -> Terms:
     for encoder in preparation.encoders_:
         own = terms.each[place : place + len(encoder.features)]
         place += len(own)
-        found += [_levels(encoder, own)] if isinstance(encoder, OneHot) else _numbers(encoder, own)
+        if isinstance(encoder, Hashed):
+            found += own  # a hash stands for no word
+        else:
+            found += [_levels(encoder, own)] if isinstance(encoder, OneHot) else _numbers(encoder, own)
     return Terms(terms.base, found + terms.each[place:])
 
 
@@ -33,6 +36,9 @@ def table_cells(frame: pd.DataFrame, preparation: Preparation) -> dict[str, NDAr
     for encoder in preparation.encoders_:
         if isinstance(encoder, OneHot):
             found[encoder.name] = cells.words(frame[encoder.name])
+            continue
+        if isinstance(encoder, Hashed):
+            found |= dict(zip(encoder.features, encoder.encode(frame[encoder.name]).T, strict=True))
             continue
         parts = PARTS[encoder.kind](frame[encoder.name], encoder.form)
         found |= dict(zip(encoder.features, parts.T, strict=False))

@@ -24,7 +24,7 @@ from metricgrad.tabular.cells import (
     words,
 )
 
-USED = {"number": "numbers", "category": "categories", "boolean": "yes or no", "date": "dates"}
+USED = {"number": "numbers", "category": "categories", "boolean": "yes or no", "date": "dates", "prose": "free text"}
 """Kinds of columns a model learns from, and their plural."""
 DROPPED = {
     "ignored": "as requested",
@@ -34,7 +34,7 @@ DROPPED = {
     "text": "free text",
     "nested": "more than one value per cell",
 }
-"""Kinds of columns a model does not learn from, and why."""
+"""Kinds of columns a model does not learn from, and why; free text only in folders of earlier versions."""
 MIN_PARSED = 0.95
 """Share of cells that must be numbers, or dates, for the column to be; the others are treated as missing."""
 MAX_SMALL_CATEGORY = 20
@@ -43,6 +43,13 @@ MAX_DISTINCT_SHARE = 0.5
 """Share of distinct values up to which text is a category."""
 MAX_WORDS = 3
 """Mean number of words above which text is free text."""
+WORDS, CHARACTERS = "words", "characters"
+"""What free text is hashed by: its words, or three to five characters in a row where there are no words."""
+MIN_TEXT_LENGTH = 20
+"""Mean length from which on text without words, such as an address of the web, is free text too."""
+LETTER = r"[^\W\d_]"
+CODE = r"[0-9A-Za-z_.+/=@-]*"
+"""Ids, keys, hashes and addresses of mail: nothing to learn from, however long."""
 PROBED_CELLS = 200
 """Cells that are tried before a whole column is parsed."""
 MAX_COLUMNS = 100_000
@@ -56,7 +63,8 @@ ID_NAME = re.compile(
 class Column:
     """One column: its name, its kind (in `USED` or `DROPPED`), its format and its number of stray cells.
 
-    The format is that of its dates, or a `NumberFormat` as text; it is empty for plain numbers. A stray cell is one
+    The format is that of its dates, or a `NumberFormat` as text; it is empty for plain numbers. That of free text is
+    what it is hashed by. A stray cell is one
     that could not be parsed as a number in a column of numbers, or as a date in one of dates.
     """
 
@@ -100,6 +108,11 @@ class Schema:
             if column.kind == "number" and column.form
         ]
         lines += [
+            f"{listed([column.name])}: its {column.form} are hashed to features, so that rows of similar text are alike"
+            for column in self.columns
+            if column.kind == "prose"
+        ]
+        lines += [
             f"{listed([column.name])}: {column.stray:,} cells could not be parsed as {USED[column.kind]} "
             "and are treated as missing"
             for column in self.used
@@ -129,6 +142,15 @@ def check_names(names: list[str]) -> None:
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise TableError(f"expected unique column names, got {', '.join(map(repr, twice[:5]))} more than once")
+
+
+def as_frame(X: Any) -> pd.DataFrame:
+    """Return a table as a DataFrame with unique column names of type str."""
+    frame = X if isinstance(X, pd.DataFrame) else X.to_pandas() if hasattr(X, "to_pandas") else pd.DataFrame(X)
+    names = [str(name) for name in frame.columns]
+    check_names(names)
+    named: pd.DataFrame = frame.set_axis(names, axis=1)
+    return named
 
 
 def _column(name: str, cells: pd.Series[Any]) -> Column:
@@ -189,7 +211,13 @@ def _text_column(name: str, there: pd.Series[Any], rows: int) -> Column:
             return Column(name, "date", form, stray)
     if len(distinct) <= MAX_SMALL_CATEGORY or len(distinct) <= MAX_DISTINCT_SHARE * len(there):
         return Column(name, "category")
-    return Column(name, "text" if distinct[:PROBED_CELLS].str.split().str.len().mean() > MAX_WORDS else "id")
+    probed = distinct[:PROBED_CELLS]
+    if probed.str.contains(LETTER).mean() < MIN_PARSED:  # phone numbers
+        return Column(name, "id")
+    if probed.str.split().str.len().mean() > MAX_WORDS:
+        return Column(name, "prose", WORDS)
+    long = probed.str.len().mean() >= MIN_TEXT_LENGTH and probed.str.fullmatch(CODE).mean() < 1 - MIN_PARSED
+    return Column(name, "prose", CHARACTERS) if long else Column(name, "id")
 
 
 def _mostly_parsed(found: Floats) -> bool:

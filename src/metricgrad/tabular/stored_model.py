@@ -6,10 +6,10 @@ import hashlib
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, fields
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import safetensors.torch
@@ -18,34 +18,23 @@ from safetensors import SafetensorError
 from sklearn.pipeline import Pipeline
 from torch import Tensor
 
-from metricgrad.estimators.classifier import MetricClassifier
-from metricgrad.metrics.registry import Metric, get_metric
-from metricgrad.metrics.tasks import BINARY, COLUMNS
 from metricgrad.tabular.encoding import MAX_SCALED
 from metricgrad.tabular.manifest import (
-    MAX_WORD,
     Field,
     parsed,
-    read_column_codes,
     read_file,
-    read_metric_columns,
     read_table_state,
 )
-from metricgrad.tabular.table_classifier import TableClassifier
-from metricgrad.training.history import Round, Verdict
-from metricgrad.training.networks import MODELS, TREES, Average, Scorer, folded, named_body
-from metricgrad.training.recipe import ADDED_FIELDS, RENAMED_FIELDS, Recipe
+from metricgrad.tabular.table_model import TableModel
+from metricgrad.training.networks import TREES, Average, Scorer, folded, named_body
 
 if TYPE_CHECKING:
-    from metricgrad.training.plug_in import Rule
+    from metricgrad.metrics.constants import Correction
     from metricgrad.training.tabm import TabM
     from metricgrad.training.trees import Trees
 
-HistoryRecord = TypeVar("HistoryRecord", Round, Verdict)
 Expected = Mapping[str, Tensor]
 """Tensors by name, of which only shape and type count; they may be on torch's device `meta`, without memory."""
-MAX_ROUNDS = 100_000
-"""Rounds of the history that are read."""
 MAX_KNOTS, MAX_NODES, MAX_FOLDS = 10_000, 10_000_000, 100
 """Knots, ramps or cells of a feature, nodes of trees for each feature, and models of an average."""
 MAX_SIZES = {
@@ -68,33 +57,19 @@ MAX_SCORE = 1e300
 STORED_DTYPES = {torch.float64: "F64", torch.int64: "I64"}
 LENGTH_BYTES, MAX_HEADER = 8, 1 << 16
 """Bytes of a safetensors file that hold the length of its header, and bytes of a header of some tens of tensors."""
-READERS: dict[str, Callable[[Field], Any]] = {
-    "str": lambda entry: entry.text(MAX_WORD),
-    "int": Field.count,
-    "float": Field.number_or_nan,
-    "bool": Field.flag,
-}
-"""How a field of a record is read, by its type."""
-MAX_RULE = 1_000
-"""Numbers of one part of a rule at most."""
-OLD_NAMES = {new: old for old, new in RENAMED_FIELDS.items()}
-"""Names in folders of 0.1.0 of fields that were renamed since."""
 
 
 # ---- the manifest --------------------------------------------------------------------------------------------------
 
 
-def model_of(state: Field) -> tuple[TableClassifier, Scorer]:
+def model_of(state: Field) -> tuple[TableModel, Scorer]:
     """Return the model a manifest describes, and its network, which has no memory yet."""
+    from metricgrad.tabular.stored_estimator import outputs_of, read_estimator  # each kind imports its own estimator
+
     metric, target, preparation = read_table_state(state)
-    inner = _classifier(state, metric)
-    features = len(preparation.get_feature_names_out())
+    model, inner = read_estimator(state, metric, target)
+    features, outputs = len(preparation.get_feature_names_out()), outputs_of(target)
     inner.n_features_in_ = features
-    model = TableClassifier(metric, inner.method, inner.model, inner.recipe)
-    model.target_, model.metric_columns_ = target, read_metric_columns(state)
-    model.classes_ = np.array([target.negative, target.positive])
-    model.data_ = {key: state["data"][key].count() for key in ("rows", "positives")}
-    model.notes_ = [note.text() for note in state["notes"].items()]
     model.pipeline_ = Pipeline([("preparation", preparation), ("model", inner)])
     model.feature_names_in_ = np.array(preparation.schema_.names, dtype=object)
     model.n_features_in_ = len(preparation.schema_.names)
@@ -104,8 +79,8 @@ def model_of(state: Field) -> tuple[TableClassifier, Scorer]:
     if not 1 <= folds <= MAX_FOLDS:
         entry["folds"].refuse(f"from 1 to {MAX_FOLDS}")
     with torch.device("meta"):
-        body = named_body(inner.model, features, None, folds, **sizes).double()
-    return model, Scorer(body, inner.model, features, folds=folds)
+        body = named_body(inner.model, features, outputs, folds, **sizes).double()
+    return model, Scorer(body, inner.model, features, outputs, folds)
 
 
 def _sizes(entry: Field, features: int, limits: Mapping[str, tuple[int, int]]) -> dict[str, int]:
@@ -117,86 +92,6 @@ def _sizes(entry: Field, features: int, limits: Mapping[str, tuple[int, int]]) -
     return {name: entry[name].count() for name in limits}
 
 
-def _classifier(state: Field, name: str) -> MetricClassifier:
-    entry = state["model"]
-    method, network = entry["method"].text(MAX_WORD), entry["network"].one_of(tuple(MODELS))
-    inner = MetricClassifier(_metric(name), method, network, _recipe(entry["recipe"]))
-    inner.threshold_, inner.validation_loss_ = entry["threshold"].number(), entry["validation_loss"].number_or_nan()
-    inner.interrupted_ = entry["interrupted"].flag()
-    inner.verdict_ = None if entry["verdict"].value is None else _record(Verdict, entry["verdict"])
-    inner.history_ = [_record(Round, done) for done in state["history"].items(MAX_ROUNDS)]
-    inner.column_codes_ = read_column_codes(entry["column_codes"]) if "column_codes" in entry else {}
-    inner.rule_ = _rule(entry["rule"]) if "rule" in entry else None
-    inner.task_, inner.classes_, inner.chosen_recipe_ = "binary", np.array([0.0, 1.0]), inner.effective_recipe
-    return inner
-
-
-def _rule(entry: Field) -> Rule:
-    """Return the rule by which scores and the columns of the metric decide."""
-    from metricgrad.training.plug_in import KINDS, Rule  # few models have one
-
-    known: dict[str, Any] = {"kind": entry["kind"].one_of(KINDS), "column": entry["column"].text(MAX_WORD)}
-    known |= {name: entry[name].number() for name in ("power", "floor", "gain", "standard_error")}
-    for name in ("positive", "negative"):
-        known[name] = {column: entry[name][column].number() for column in entry[name].names(MAX_RULE)}
-    offsets, calibration = entry["offsets"], entry["calibration"]
-    known["offsets"] = {column: _numbers(offsets[column]) for column in offsets.names(MAX_RULE)}
-    lines = {name: calibration[name].number() for name in ("slope", "intercept") if name in calibration}
-    steps = {name: _numbers(calibration[name]) for name in ("points", "levels") if name in calibration}
-    try:
-        return Rule.from_dict(known | {"calibration": {**lines, **steps}})
-    except ValueError as error:
-        raise ValueError(f"{entry.place}.{error}") from error
-
-
-def _numbers(entry: Field) -> list[float]:
-    return [each.number() for each in entry.items(MAX_RULE)]
-
-
-def _metric(name: str) -> Metric | str:
-    """Return a metric by name, or only the name if it was code, which is not run, or is not for two classes."""
-    try:
-        metric = get_metric(name)
-    except ValueError:
-        return name
-    return metric if metric.task in (BINARY, COLUMNS) else name
-
-
-def _recipe(entry: Field) -> Recipe:
-    """Return a recipe; fields that this version does not know are ignored, and old names of fields accepted."""
-    known = {name: stored.value for name, stored in _stored_fields(Recipe, entry)}
-    if "name" in known:
-        entry["name"].text(MAX_WORD)
-    try:
-        return Recipe(**{**ADDED_FIELDS, **known})
-    except (ValueError, TypeError, OverflowError) as error:
-        raise ValueError(f"{entry.place}.{error}") from error
-
-
-def _stored_names(kind: type[Any], entry: Field) -> dict[str, str]:
-    """Return the fields of a record that are stored, each with the name it is stored under."""
-    names = {field.name: field.name for field in fields(kind)}
-    old = {new: old for old, new in RENAMED_FIELDS.items() if new in names and old in entry}
-    return {new: name for new, name in {**names, **old}.items() if name in entry}
-
-
-def _record(kind: type[HistoryRecord], entry: Field) -> HistoryRecord:
-    """Return a record, with defaults or NaN for unknown fields: another version may have stored fewer."""
-    types = {field.name: str(field.type) for field in fields(kind)}
-    required = [field.name for field in fields(kind) if field.default is MISSING]
-    stored = _stored_fields(kind, entry)
-    known = {name: READERS[types[name]](value) for name, value in stored if value.value is not None}
-    return kind(**{**dict.fromkeys(required, math.nan), **known})
-
-
-def _stored_fields(kind: type[Recipe | HistoryRecord], entry: Field) -> Iterator[tuple[str, Field]]:
-    """Yield the fields of a dataclass that are stored, by their present or else their old name."""
-    for field in fields(kind):
-        name = field.name if field.name in entry else OLD_NAMES.get(field.name, field.name)
-        if name in entry:
-            yield field.name, entry[name]
-
-
 # ---- the weights ---------------------------------------------------------------------------------------------------
 
 
@@ -205,12 +100,15 @@ def packed(tensors: Mapping[str, Tensor]) -> bytes:
     return bytes(safetensors.torch.save({name: tensor.detach().contiguous() for name, tensor in tensors.items()}))
 
 
-def fill_weights(model: TableClassifier, network: Scorer, path: Path, sha256: str | None) -> None:
+def fill_weights(model: TableModel, network: Scorer, path: Path, sha256: str | None) -> None:
     """Give a model its weights, of exactly the shapes that follow from its manifest."""
     inner = model.model_
     vector = torch.empty(network.features, dtype=torch.float64, device="meta")
     shapes = {f"network.{key}": value for key, value in network.body.state_dict().items()}
     expected = {**shapes, "centre": vector, "scale": vector}
+    correction: Correction | None = getattr(inner, "correction_", None)
+    if correction is not None and correction.knots is not None:
+        expected["knots"] = torch.empty(correction.knots.shape, dtype=torch.float64, device="meta")
     content = read_weights(path, expected)
     found = hashlib.sha256(content).hexdigest()
     if sha256 is not None and found != sha256:
@@ -223,16 +121,34 @@ def fill_weights(model: TableClassifier, network: Scorer, path: Path, sha256: st
         least = 0.0 if name.endswith("running_var") else sys.float_info.min if name == "scale" else -math.inf
         if tensor.numel() and float(tensor.min()) < least:
             raise ValueError(f"{name}: expected numbers of at least {least:g}, got {float(tensor.min()):g}")
+    if correction is not None and "knots" in tensors:
+        if bool((tensors["knots"].diff() < 0).any()):
+            raise ValueError("knots: expected predictions and what they become, both rising, got others")
+        inner.correction_ = replace(correction, knots=tensors["knots"].numpy())
     _check_scores(inner)
 
 
 @torch.no_grad()
-def _check_scores(inner: MetricClassifier) -> None:
+def _check_scores(inner: Any) -> None:
     """Refuse weights with which a row can have an infinite score: features are at most `MAX_SCALED` from zero."""
     centre, scale = torch.from_numpy(inner.centre_), torch.from_numpy(inner.scale_)
     largest = ((MAX_SCALED + centre.abs()) / scale).float().double()  # as features are rounded
-    if not _largest_score(inner.network_, largest) + abs(float(inner.threshold_)) < MAX_SCORE:
+    cut = float(np.abs(getattr(inner, "threshold_", 0.0)).max())
+    score = _largest_score(inner.network_, largest) + cut
+    if not score < MAX_SCORE:
         raise ValueError("network: expected weights with which every score is finite, got larger ones")
+    if hasattr(inner, "correction_"):
+        _check_predictions(inner, score)
+
+
+def _check_predictions(inner: Any, score: float) -> None:
+    """Refuse units or a correction with which a number can be infinite."""
+    units, correction = inner.units_, inner.correction_
+    ends = units.to_targets(torch.tensor([-score, score], dtype=torch.float64)).numpy()
+    with np.errstate(over="ignore"):
+        predictions = correction.apply(ends)
+    if not np.isfinite(predictions).all():
+        raise ValueError("units, correction: expected some with which every prediction is finite, got others")
 
 
 def _largest_score(model: Scorer, largest: Tensor) -> float:

@@ -1,60 +1,45 @@
-"""TableClassifier: trains a model for a metric on a table with columns of any kind."""
+"""TableClassifier: trains a model for a metric of classes on a table with columns of any kind."""
 
 from __future__ import annotations
 
-import logging
-import warnings
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
-from sklearn.pipeline import Pipeline
-from sklearn.utils.validation import check_is_fitted
 
 from metricgrad.estimators.classifier import MetricClassifier
 from metricgrad.estimators.competing import competes
-from metricgrad.estimators.metric_estimator import NestedRecipe, seed_of
-from metricgrad.metrics.registry import Metric, get_metric
-from metricgrad.tabular.cells import TableError, date_format, dates, listed, numbers
-from metricgrad.tabular.encoding import Preparation, typed
-from metricgrad.tabular.manifest import check_storable, table_state
-from metricgrad.tabular.schema import MIN_PARSED, check_names, infer_columns
-from metricgrad.tabular.target import Target, check_column, infer_target, leaking_columns
-from metricgrad.training.data import MAX_DUPLICATES, MAX_MERGE_ROWS
+from metricgrad.metrics.registry import Metric, get_metric, metric_for_labels, metric_for_task
+from metricgrad.tabular.cells import TableError, words
+from metricgrad.tabular.schema import as_frame
+from metricgrad.tabular.table_model import TableModel
+from metricgrad.tabular.target import AnyTarget, ClassTarget, LabelTarget, Target
 from metricgrad.training.networks import numbered
 from metricgrad.training.recipe import Recipe
-from metricgrad.training.splits import group_part, latest_part, split
 
 if TYPE_CHECKING:
     from metricgrad.estimators.explain import Explanation
     from metricgrad.estimators.scorecard import Scorecard
     from metricgrad.estimators.terms import Terms
+    from metricgrad.tabular.fit_rows import FitRows
 
 Array = NDArray[Any]
-LOG = logging.getLogger(__name__)
-SCORED_CELLS = 1 << 24
-"""Encoded cells in memory at a time while rows are scored."""
-GOLDEN_RATIO = np.uint64(0x9E3779B97F4A7C15)
-"""Separates the hashes of equal rows with different targets."""
 FEW_POSITIVES = 30
 """Positive rows below which the metric on validation rows is mostly noise."""
 
 
-class _HeldOut(NamedTuple):
-    """The validation rows if they are given, and the group of each row if rows have one."""
+class TableClassifier(ClassifierMixin, TableModel):  # type: ignore[misc]
+    """Classifier for a table as it is: numbers, categories, booleans, dates, free text, missing cells and ids.
 
-    rows: NDArray[np.int64] | None = None
-    groups: Array | None = None
+    The metric says what is predicted: two classes (`"f1"`), several (`"macro_f1"`), or several labels a row, one column
+    each (`"sample_f1"`).
 
-
-class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
-    """Binary classifier for a table as it is: numbers, categories, booleans, dates, missing cells and ids.
-
-    The kinds of the columns are inferred and listed in `notes_`; gaps are filled, categories one-hot encoded and
-    numbers scaled in a scikit-learn pipeline, whose last step is a `MetricClassifier` trained for the metric.
+    The kinds of the columns are inferred and listed in `notes_`; gaps are filled, categories one-hot encoded, words of
+    free text hashed and numbers scaled in a scikit-learn pipeline, whose last step is a `MetricClassifier` trained for
+    the metric.
 
     Parameters
     ----------
@@ -69,7 +54,8 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
     recipe : Recipe or {"default", "paper"}
         How to train.
     positive : label, optional
-        The positive class; inferred by default. If there are more than two classes, all others are negative.
+        The positive class; inferred by default. If there are more than two classes, all others are negative. Metrics
+        of several classes have none.
     ignore : collection of str
         Columns to leave out.
     validation_fraction : float
@@ -87,14 +73,14 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
 
     Attributes
     ----------
-    classes_ : ndarray of shape (2,)
-        The labels; the second is the positive one.
+    classes_ : ndarray of shape (2,), (classes,) or (labels,)
+        The labels; of two classes, the second is the positive one.
     pipeline_ : Pipeline
         A `Preparation` and a `MetricClassifier`, fitted.
-    target_ : Target
+    target_ : Target, ClassTarget or LabelTarget
         Name and labels of the target.
     data_ : dict
-        Numbers of `rows` and `positives`.
+        Numbers of `rows` and, of two classes, `positives`.
     notes_ : list of str
         What was inferred, and which columns were dropped and why.
     metric_columns_ : dict of str to str
@@ -111,8 +97,8 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
     """
 
     classes_: Array
-    pipeline_: Pipeline
-    target_: Target
+    target_: Target | ClassTarget | LabelTarget
+    score = TableModel.score  # not that of the mixin
 
     def __init__(
         self,
@@ -144,129 +130,39 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
 
     # ---- fitting ---------------------------------------------------------------------------------------------------
 
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        groups: Any = None,
-        times: Any = None,
-        columns: Mapping[str, Any] | None = None,
-    ) -> TableClassifier:
-        """Train on a table.
+    def _infer_target(
+        self, metric: Metric, cells: list[pd.Series[Any]], names: list[str], others: pd.DataFrame
+    ) -> tuple[AnyTarget, Metric, list[str]]:
+        from metricgrad.tabular.target_inference import infer_classes, infer_labels, infer_target
 
-        Parameters
-        ----------
-        X : DataFrame
-            Columns of any kind.
-        y : str or array-like of shape (rows,)
-            The target: the name of a column of `X`, or labels. Rows without one are left out.
-        sample_weight : str or array-like, optional
-            Row weights: a column, or numbers.
-        groups : str or array-like, optional
-            The group of each row: a column, or values. No group is both trained on and held out.
-        times : str or array-like, optional
-            The time of each row: a column, or dates or numbers. The latest rows are then the validation rows.
-        columns : mapping of str to str or array-like, optional
-            What each name in the metric stands for: a column of `X`, by default that of its name, or values. Columns
-            of `X` that the metric needs are no features unless `column_features` is set.
-
-        Returns
-        -------
-        self
-        """
-        from metricgrad.tabular.metric_cells import metric_cells, metric_columns  # predicting needs none
-
-        metric, frame = get_metric(self.metric), as_frame(X)
-        if metric.task.name not in ("binary", "columns"):
+        if metric.task.name not in ("binary", "columns", "multiclass", "multilabel"):
+            what = "TableRegressor" if metric.task.name in ("regression", "censored") else "TableRanker"
             raise ValueError(
-                f"metric: expected one for two classes, such as 'f1', got {metric.name!r}, which is for "
-                f"{metric.task.name} targets; MetricClassifier takes it"
+                f"metric: expected one of classes, such as 'f1' or 'macro_f1', got {metric.name!r}, which is for "
+                f"{metric.task.name} targets; use {what}"
             )
-        arguments = {"target": y, "weights": sample_weight, "group": groups, "time": times}
-        if groups is not None and times is not None:
-            raise TableError("time: expected none with groups, since rows are split either by group or by time")
-        for argument, given in arguments.items():
-            if isinstance(given, str):
-                check_column(given, list(frame.columns), argument)
-        cells = {argument: _cells(given, frame, argument) for argument, given in arguments.items() if given is not None}
-        known = metric_columns(metric.columns, columns, frame)
-        labels = [given for given in arguments.values() if isinstance(given, str)]
-        own = [] if self.column_features else [each for each in known.values() if isinstance(each, str)]
-        features = frame.drop(columns=list(dict.fromkeys([*labels, *own])))
-        self.metric_columns_ = {name: each if isinstance(each, str) else "" for name, each in known.items()}
-        name = y if isinstance(y, str) else str(getattr(y, "name", None) or "target")
-        self.target_, line = infer_target(cells["target"], name, self.positive, features)
-        targets = self.target_.classes(cells["target"])
-        there = np.flatnonzero(np.isfinite(targets))
-        if len(there) < len(frame):  # a copy of all rows only where some are left out
-            features, targets = features.iloc[there], targets[there]
-        self.notes_: list[str] = []
-        self._note(line, *_left_out(len(frame) - len(there)), *_few(targets))
-        self.data_ = {"rows": len(targets), "positives": int(targets.sum())}
-        kept = {argument: given.iloc[there] for argument, given in cells.items()}
-        weights = _weights(kept["weights"]) if "weights" in kept else None
-        held_out = self._held_out(kept.get("group"), kept.get("time"))
-        if own:
-            self._note(f"of the metric, not features: {listed(own)}")
-        known_cells = metric_cells(known, metric.groups, frame, there) or None
-        given = [features]
-        del X, frame, features, cells, kept  # where nobody else holds the table, it is freed as it is encoded
-        self._train(metric, given, targets, weights, held_out, known_cells)
-        self.classes_ = np.array([self.target_.negative, self.target_.positive])
-        self.feature_names_in_ = np.array(self.pipeline_[0].schema_.names, dtype=object)
-        self.n_features_in_ = len(self.feature_names_in_)
-        return self
+        if len(cells) > 1:
+            metric = metric_for_task(metric, "multilabel")
+        elif self.positive is None:
+            metric = metric_for_labels(metric, _distinct(cells[0]))
+        several = {"multiclass": "several classes", "multilabel": "several labels"}.get(metric.task.name)
+        if self.positive is not None and several:
+            raise TableError(f"positive: expected none with a metric of {several}, got {self.positive!r}")
+        if (len(cells) > 1) != (several == "several labels"):
+            wanted = "columns of labels, two at least" if len(cells) == 1 else "one column"
+            kind = several or "two classes"
+            raise TableError(f"target: expected {wanted} for {metric.name!r}, a metric of {kind}, got {len(cells)}")
+        if several == "several labels":
+            labels, lines = infer_labels(cells, names)
+            return labels, metric, lines
+        if several:
+            classes, line = infer_classes(cells[0], names[0])
+            return classes, metric, [line]
+        target, line = infer_target(cells[0], names[0], self.positive, others)
+        return target, metric, [line, *_few(target.classes(cells[0]))]
 
-    def _train(
-        self,
-        metric: Metric,
-        given: list[pd.DataFrame],
-        targets: Array,
-        weights: Array | None,
-        held_out: _HeldOut,
-        columns: Mapping[str, Any] | None,
-    ) -> None:
-        """Infer, encode and fit; the table is taken out of the list, so that its memory can be freed on the way."""
-        features = given.pop()
-        schema = infer_columns(features, self.ignore)
-        self._note(*schema.describe())
-        features = typed(features, schema).reset_index(drop=True)
-        for name, auc in leaking_columns(features, schema.used, targets):
-            warnings.warn(
-                f"{name!r} alone predicts the target (AUC {auc:.4f}): ignore it if it is filled in later than the "
-                "target",
-                stacklevel=3,
-            )
-        count = self._fold_count(metric, targets, held_out)
-        validation, groups = held_out.rows, held_out.groups
-        if count == 1 and validation is None:
-            validation, groups = self._one_split(features, targets, groups), None
-        # Fill values and scales are learned from the rows that are trained on.
-        trained_on = None if validation is None else np.setdiff1d(np.arange(len(features)), validation)
-        preparation = Preparation(schema).fit(features, rows=trained_on)
-        check_storable(table_state(stored_name(self.metric), self.target_, preparation, self.metric_columns_))
-        model = MetricClassifier(
-            metric,
-            self.method,
-            numbered(self.model, preparation.get_feature_names_out()),
-            self.recipe,
-            validation_fraction=self.validation_fraction,
-            time_limit=self.time_limit,
-            random_state=self.random_state,
-            verbose=self.verbose,
-            folds=count,
-        )
-        prepared = preparation.transform(features, consume=True)
-        model.fit(prepared, targets, sample_weight=weights, validation=validation, groups=groups, columns=columns)
-        self.pipeline_ = Pipeline([("preparation", preparation), ("model", model)])
-        if competes(self.model):
-            from metricgrad.estimators.competition import ranked
-
-            self._note(*ranked(model.results_, metric))
-
-    def _fold_count(self, metric: Metric, targets: Array, held_out: _HeldOut) -> int:
-        if held_out.rows is not None:
+    def _fold_count(self, metric: Metric, rows: FitRows) -> int:
+        if rows.held_out.rows is not None:
             if (self.folds or 1) > 1:
                 raise TableError(
                     f"folds: expected 1 with times, because the latest rows are held out, got {self.folds}"
@@ -276,60 +172,46 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
         from metricgrad.training.methods import AUTO
 
         several = competes(self.model) or self.method == AUTO
-        return fold_count(self.folds, metric, targets, held_out.groups, several=several)
+        return fold_count(self.folds, metric, self._strata(rows.targets), rows.held_out.groups, several=several)
 
-    def _one_split(self, features: pd.DataFrame, targets: Array, groups: Array | None) -> NDArray[np.int64]:
-        """Return the validation rows of one split, by groups or at random."""
-        if groups is None:
-            return self._random_validation(features, targets)
-        try:
-            return group_part(groups, targets, seed_of(self.random_state), self.validation_fraction)
-        except ValueError as error:
-            raise TableError(str(error)) from error
+    def _strata(self, targets: Array) -> Array:
+        return targets if targets.ndim == 1 else super()._strata(targets)
 
-    def _note(self, *lines: str) -> None:
-        """Store notes and log them, so that they can be shown before training starts."""
-        self.notes_ += lines
-        for line in lines:
-            LOG.info("%s", line)
+    def _fitted(
+        self, metric: Metric, x: Array, names: Array, rows: FitRows, validation: Array | None, folds: int
+    ) -> MetricClassifier:
+        self.classes_ = classes_of(self.target_)
+        if isinstance(self.target_, Target):
+            self.data_["positives"] = int(rows.targets.sum())
+        model = MetricClassifier(
+            metric,
+            self.method,
+            numbered(self.model, names),
+            self.recipe,
+            validation_fraction=self.validation_fraction,
+            time_limit=self.time_limit,
+            random_state=self.random_state,
+            verbose=self.verbose,
+            folds=folds,
+        )
+        targets = rows.targets if isinstance(self.target_, Target) else rows.targets.astype(np.int64)
+        groups = rows.held_out.groups if validation is None else None
+        model.fit(x, targets, sample_weight=rows.weights, validation=validation, groups=groups, columns=rows.columns)
+        if competes(self.model):
+            from metricgrad.estimators.competition import ranked
 
-    def _random_validation(self, features: pd.DataFrame, targets: Array) -> NDArray[np.int64]:
-        """Return the validation rows of a random split; equal rows of a small table are on the same side."""
-        seed, share = seed_of(self.random_state), self.validation_fraction
-        if len(features) > MAX_MERGE_ROWS:
-            return split(targets, seed, test=0.0, validation=share).validation
-        cells = pd.util.hash_pandas_object(features, index=False).to_numpy()
-        keys = cells + np.unique(targets, return_inverse=True)[1].astype(np.uint64) * GOLDEN_RATIO
-        _, first, number = np.unique(keys, return_index=True, return_inverse=True)
-        if len(features) > MAX_DUPLICATES * len(first):
-            return split(targets, seed, test=0.0, validation=share).validation
-        order = np.argsort(first)  # by first occurrence, so that a table without equal rows is split as usual
-        chosen = split(targets[first[order]], seed, test=0.0, validation=share).validation
-        return np.flatnonzero(np.isin(number, order[chosen]))
-
-    def _held_out(self, groups: pd.Series[Any] | None, times: pd.Series[Any] | None) -> _HeldOut:
-        """Return what decides which rows are held out: the latest, or whole groups."""
-        if groups is not None:
-            if groups.isna().any():
-                raise TableError(f"group: expected one for every row, got {groups.isna().sum():,} missing")
-            return _HeldOut(groups=pd.factorize(groups)[0])
-        if times is None:
-            return _HeldOut()
-        try:
-            return _HeldOut(rows=latest_part(_moments(times), self.validation_fraction))
-        except ValueError as error:
-            raise TableError(str(error)) from error
+            self._note(*ranked(model.results_, metric))
+        return model
 
     # ---- using -----------------------------------------------------------------------------------------------------
 
-    @property
-    def model_(self) -> MetricClassifier:
-        """The trained model, on features."""
-        model: MetricClassifier = self.pipeline_[-1]
-        return model
+    def for_target(self, metric: Metric) -> Metric:
+        """Return a metric as it is for the target: the namesake for several classes, or labels."""
+        tasks = {"classes": "multiclass", "labels": "multilabel"}
+        return metric_for_task(metric, tasks.get(self.target_.kind, ""))
 
     def decision_function(self, X: Any, columns: Mapping[str, Any] | None = None) -> Array:
-        """Return scores, shifted so that the threshold is zero: `(rows,)`; columns are found by name.
+        """Return scores, shifted so that the threshold is zero; columns are found by name.
 
         Parameters
         ----------
@@ -340,24 +222,25 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
 
         Returns
         -------
-        ndarray of shape (rows,)
+        ndarray of shape (rows,), or (rows, classes) or (rows, labels)
+            Of several classes, the highest is predicted.
         """
-        check_is_fitted(self, "pipeline_")
-        frame = as_frame(X)
+        return self.judged_scores(as_frame(X), columns)
+
+    def judged_scores(self, frame: pd.DataFrame, columns: Mapping[str, Any] | None = None) -> Array:
+        """Return scores as the metric takes them, at least 0 where positive, or highest of several classes."""
         cells = None
-        if self.model_.rule_ is not None:
+        if getattr(self.model_, "rule_", None) is not None:
             cells = self.metric_frame(get_metric(self.metric), frame, np.arange(len(frame)), columns)
-        rows = max(1, SCORED_CELLS // self.model_.n_features_in_)
-        found = []
-        for start in range(0, max(1, len(frame)), rows):
-            part = slice(start, start + rows)
+
+        def score(features: Array, part: slice) -> Array:
             known = None if cells is None else {str(name): cells[name].iloc[part].to_numpy() for name in cells}
-            features = self.pipeline_[0].transform(frame[part])
-            found.append(np.asarray(self.model_.decision_function(features, known)))
-        return np.concatenate(found)
+            return np.asarray(self.model_._decision(features, known))
+
+        return self.in_parts(frame, score)
 
     def predict(self, X: Any, columns: Mapping[str, Any] | None = None) -> Array:
-        """Return labels: the positive one where the decision function is at least zero.
+        """Return labels: the positive one where the decision function is at least zero, the highest of several classes.
 
         Parameters
         ----------
@@ -368,58 +251,27 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
 
         Returns
         -------
-        ndarray of shape (rows,)
+        ndarray of shape (rows,), or (rows, labels)
         """
-        return np.asarray(self.classes_[(self.decision_function(X, columns) >= 0).astype(int)])
+        return self._labels(self.decision_function(X, columns))
 
-    def score(
-        self, X: Any, y: Any = None, sample_weight: Any = None, columns: Mapping[str, Any] | None = None
-    ) -> float:
-        """Return the metric in its usual form, negated if lower is better.
+    def _labels(self, decision: Array) -> Array:
+        if isinstance(self.target_, LabelTarget):
+            pairs = zip(self.target_.targets, (decision >= 0).astype(int).T, strict=True)
+            return np.column_stack([np.array(target.labels, dtype=object)[found] for target, found in pairs])
+        codes = decision.argmax(-1) if decision.ndim > 1 else (decision >= 0).astype(int)
+        return np.asarray(self.classes_[codes])
 
-        Parameters
-        ----------
-        X : DataFrame
-            As for `decision_function`.
-        y : str or array-like of shape (rows,), optional
-            Labels; by default the target column of `X`. Rows without one are left out.
-        sample_weight : str or array-like, optional
-            Row weights: a column, or numbers.
-        columns : mapping of str to str or array-like, optional
-            As for `fit`; by default the columns that it was fitted with.
-
-        Returns
-        -------
-        float
-        """
-        whole = as_frame(X)
-        frame, targets, weights = self._labelled(whole, y, sample_weight)
-        metric = get_metric(self.metric)
-        if metric.columns:
-            there = np.flatnonzero(np.isfinite(self._targets(whole, y)))
-            targets = self.with_columns(metric, targets, self.metric_frame(metric, whole, there, columns))
-        value = float(metric.value(metric(self.decision_function(frame, columns), targets, weights)))
-        return value if metric.higher_is_better else -value
-
-    def metric_frame(
-        self, metric: Metric, frame: pd.DataFrame, rows: Any, columns: Mapping[str, Any] | None = None
-    ) -> pd.DataFrame:
-        """Return the cells that a metric needs of some rows, by their numbers: as named, or else as in training."""
-        from metricgrad.tabular.metric_cells import metric_cells, metric_columns  # predicting needs none
-
-        trained = {name: each for name, each in self.metric_columns_.items() if each and name in metric.columns}
-        known = metric_columns(metric.columns, trained | dict(columns or {}), frame)
-        cells: pd.DataFrame = pd.DataFrame(metric_cells(known, metric.groups, frame, rows))
-        return cells
-
-    def with_columns(self, metric: Metric, targets: Array, cells: pd.DataFrame) -> Array:
-        """Return targets as a metric with columns takes them, `(rows, 1 + columns)`."""
-        from metricgrad.estimators.metric_columns import checked_columns
-
-        known = checked_columns(
-            {name: cells[name] for name in metric.columns}, metric, len(targets), self.model_.column_codes_
-        )
-        return targets if known is None else np.column_stack((targets, known))
+    def prediction_columns(self, frame: pd.DataFrame) -> dict[str, Array]:
+        """Return scores and labels; of several classes or labels, a score for each of them."""
+        scores = self.judged_scores(frame)
+        labels = self._labels(scores)
+        if scores.ndim == 1:
+            return {"score": scores, "label": labels}
+        each = {f"score ({name})": scores[:, place] for place, name in enumerate(self.target_.labels)}
+        if isinstance(self.target_, LabelTarget):
+            return {f"label ({name})": own for name, own in zip(self.target_.names, labels.T, strict=True)} | each
+        return {"label": labels} | each
 
     # ---- readable models -------------------------------------------------------------------------------------------
 
@@ -442,7 +294,7 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
         """
         from metricgrad.estimators.explain import Explanation
 
-        return Explanation(self._terms(*self._labelled(X, y, sample_weight)))
+        return Explanation(self._terms(*self._readable_rows(X, y, sample_weight)))
 
     def scorecard(self, X: Any = None, y: Any = None, sample_weight: Any = None, points: int = 20) -> Scorecard:
         """Return integer points for every level of a linear or additive model, in the units of the table.
@@ -462,30 +314,22 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
         from metricgrad.estimators.scorecard import make_scorecard
         from metricgrad.tabular.readable import table_cells
 
-        frame, targets, weights = self._labelled(X, y, sample_weight)
+        frame, targets, weights = self._readable_rows(X, y, sample_weight)
         terms, metric = self._terms(frame, targets, weights, band=False), get_metric(self.metric)
         if frame is None:
             return make_scorecard(terms, metric, points)
         cells, scores = table_cells(frame, self.pipeline_[0]), self.decision_function(frame)
         return make_scorecard(terms, metric, points, cells, targets, weights, scores)
 
-    def _labelled(self, X: Any, y: Any, sample_weight: Any) -> tuple[pd.DataFrame | None, Any, Any]:
+    def _readable_rows(self, X: Any, y: Any, sample_weight: Any) -> tuple[pd.DataFrame | None, Any, Any]:
         """Return the rows that have a target, targets 0 or 1, and weights; None without rows."""
-        check_is_fitted(self, "pipeline_")
+        if not isinstance(self.target_, Target):
+            raise ValueError(f"model: expected one of two classes, got one of {self.target_.kind}: {self.target_.name}")
         if X is None:
             return None, None, None
         frame = as_frame(X)
-        targets = self._targets(frame, y)
-        there = np.flatnonzero(np.isfinite(targets))
-        weights = None if sample_weight is None else _weights(_cells(sample_weight, frame, "weights").iloc[there])
-        return frame.iloc[there], targets[there], weights
-
-    def _targets(self, frame: pd.DataFrame, y: Any) -> Array:
-        """Return targets 0 or 1 of all rows, NaN where there is none."""
-        name = self.target_.name if y is None else y
-        if isinstance(name, str):
-            check_column(name, list(frame.columns), "target")
-        return self.target_.classes(_cells(name, frame, "target"))
+        there, targets, weights = self.labelled(frame, y, sample_weight)
+        return frame.iloc[there], targets, weights
 
     def _terms(self, frame: pd.DataFrame | None, targets: Any, weights: Any, band: bool = True) -> Terms:
         from metricgrad.tabular.readable import column_terms
@@ -496,55 +340,17 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
         return column_terms(terms, preparation)
 
 
-def stored_name(metric: Any) -> str:
-    """Return the name of a metric in a model folder: as given if it is text, else its own name."""
-    return metric if isinstance(metric, str) else get_metric(metric).name
+def classes_of(target: Target | ClassTarget | LabelTarget) -> Array:
+    """Return the labels of a target as an array; labels of several types stay as they are."""
+    alike = len({type(label) for label in target.labels}) == 1
+    return np.array(target.labels, dtype=None if alike else object)
 
 
-def as_frame(X: Any) -> pd.DataFrame:
-    """Return a table as a DataFrame with unique column names of type str."""
-    frame = X if isinstance(X, pd.DataFrame) else X.to_pandas() if hasattr(X, "to_pandas") else pd.DataFrame(X)
-    names = [str(name) for name in frame.columns]
-    check_names(names)
-    named: pd.DataFrame = frame.set_axis(names, axis=1)
-    return named
-
-
-def _cells(given: Any, frame: pd.DataFrame, argument: str) -> pd.Series[Any]:
-    """Return a column by name, or given values, one per row."""
-    if isinstance(given, str):
-        return frame[given]
-    cells: pd.Series[Any] = pd.Series(given).reset_index(drop=True)
-    if len(cells) != len(frame):
-        raise TableError(f"{argument}: expected one for each of {len(frame):,} rows, got {len(cells):,}")
-    return cells
-
-
-def _weights(cells: pd.Series[Any]) -> Array:
-    found = numbers(cells)
-    invalid = ~(found >= 0)
-    if invalid.any():
-        got = cells.iloc[int(np.argmax(invalid))]
-        raise TableError(f"weights: expected a number of at least 0 in every row, got {str(got)!r}")
-    return found
-
-
-def _moments(cells: pd.Series[Any]) -> Array:
-    """Return times, given as numbers or dates, as numbers."""
-    found = numbers(cells)
-    if np.isnan(found).any():
-        form = "" if pd.api.types.is_datetime64_any_dtype(cells.dtype) else date_format(cells.dropna(), MIN_PARSED)
-        found = found if form is None else dates(cells, form)
-    if np.isnan(found).any():
-        got = cells.iloc[int(np.argmax(np.isnan(found)))]
-        raise TableError(f"time: expected a number or a date in every row, got {str(got)!r}")
-    return found
-
-
-def _left_out(rows: int) -> list[str]:
-    return [f"left out: {rows:,} rows without a target"] if rows else []
+def _distinct(cells: pd.Series[Any]) -> Array:
+    found = words(cells)
+    return np.unique(found[pd.notna(found)].astype(str))
 
 
 def _few(targets: Array) -> list[str]:
-    found = int(targets.sum())
+    found = int(np.nansum(targets))
     return [f"few positives ({found}): the metric on validation rows is mostly noise"] if found < FEW_POSITIVES else []

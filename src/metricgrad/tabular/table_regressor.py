@@ -1,0 +1,186 @@
+"""TableRegressor: trains a model of numbers for a metric of numbers on a table with columns of any kind."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.base import RegressorMixin
+
+from metricgrad.estimators.regressor import MetricRegressor
+from metricgrad.metrics.registry import Metric
+from metricgrad.tabular.schema import as_frame
+from metricgrad.tabular.table_model import TableModel
+from metricgrad.tabular.target import AnyTarget, NumberTarget
+from metricgrad.training.networks import numbered
+from metricgrad.training.recipe import Recipe
+
+if TYPE_CHECKING:
+    from metricgrad.tabular.fit_rows import FitRows
+
+Array = NDArray[Any]
+COMPETING = {"auto": ("linear", "additive", "mlp"), "readable": ("linear", "additive")}
+"""Models that compete, the cheapest first."""
+
+
+class TableRegressor(RegressorMixin, TableModel):  # type: ignore[misc]
+    """Regressor for a table as it is: numbers, categories, booleans, dates, free text, missing cells and ids.
+
+    Columns are read and encoded as by `TableClassifier`; the last step of the pipeline is a `MetricRegressor`.
+
+    Parameters
+    ----------
+    metric : str, Metric or callable
+        Of numbers, as for `MetricRegressor`: `"within(0.1)"`, `"step_cost(5,1,10)"`, `"pinball(0.9)"`, `"mape"` ...
+    method : {"auto", "usual", "hand-made", "mse", "surrogate", "direct"}
+        Which strategies compete, as for `MetricRegressor`.
+    model : {"auto", "readable", "linear", "additive", "mlp", "small", "tabm"}, torch module or factory
+        As for `MetricRegressor`, or several that compete on the validation rows: linear, additive and mlp, or those of
+        them that can be read.
+    recipe : Recipe or {"default"}
+        How to train.
+    units : {"auto", "log", "standardised"}
+        In what units the model is trained.
+    ignore : collection of str
+        Columns to leave out.
+    validation_fraction : float
+        Share of the rows kept for choosing model, strategy, checkpoint and constant.
+    time_limit : float, optional
+        Seconds for all models together, after which the best until then is kept.
+    random_state : int, RandomState or None
+        Seed of the split, the weights and the drawn sets; None is 0.
+    verbose : bool
+        Show progress bars.
+    column_features : bool
+        Whether the columns that the metric needs are features too.
+
+    Attributes
+    ----------
+    pipeline_ : Pipeline
+        A `Preparation` and a `MetricRegressor`, fitted.
+    target_ : NumberTarget
+        Name of the target, and how its numbers are written.
+    data_ : dict
+        Number of `rows`.
+    notes_ : list of str
+        What was inferred, which columns were dropped and why, and which model was chosen.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from metricgrad import TableRegressor
+    >>> frame = pd.DataFrame({"rooms": [1, 2, 3, 4, 5] * 20, "price": ["$110", "$195", "$310", "$390", "$505"] * 20})
+    >>> model = TableRegressor("within(0.1)", method="usual", model="linear").fit(frame, "price")
+    >>> model.notes_[0]
+    'target price: numbers from 110 to 505, median 310, 100 rows'
+    """
+
+    target_: NumberTarget
+    score = TableModel.score  # not that of the mixin
+
+    def __init__(
+        self,
+        metric: Any = "mae",
+        method: str = "auto",
+        model: Any = "auto",
+        recipe: Recipe | str = "default",
+        units: str = "auto",
+        ignore: Collection[str] = (),
+        validation_fraction: float = 0.2,
+        time_limit: float | None = None,
+        random_state: Any = None,
+        verbose: bool = False,
+        column_features: bool = False,
+    ) -> None:
+        self.metric = metric
+        self.method = method
+        self.model = model
+        self.recipe = recipe
+        self.units = units
+        self.ignore = ignore
+        self.validation_fraction = validation_fraction
+        self.time_limit = time_limit
+        self.random_state = random_state
+        self.verbose = verbose
+        self.column_features = column_features
+
+    # ---- fitting ---------------------------------------------------------------------------------------------------
+
+    def _infer_target(
+        self, metric: Metric, cells: list[pd.Series[Any]], names: list[str], others: pd.DataFrame
+    ) -> tuple[AnyTarget, Metric, list[str]]:
+        from metricgrad.tabular.target_inference import infer_numbers
+
+        check_one_column(cells, metric)
+        if metric.task.name not in ("regression", "censored"):
+            raise ValueError(
+                f"metric: expected one of numbers, such as 'mae' or 'within(0.1)', got {metric.name!r}, which is for "
+                f"{metric.task.name} targets; use TableClassifier or TableRanker"
+            )
+        target, line = infer_numbers(cells[0], names[0])
+        return target, metric, [line]
+
+    def _fitted(
+        self, metric: Metric, x: Array, names: Array, rows: FitRows, validation: Array | None, folds: int
+    ) -> MetricRegressor:
+        specs = COMPETING.get(self.model, (self.model,)) if isinstance(self.model, str) else (self.model,)
+        found: list[MetricRegressor] = []
+        for spec in specs:
+            limit = None if self.time_limit is None else self.time_limit / len(specs)
+            one = MetricRegressor(
+                metric,
+                self.method,
+                numbered(spec, names),
+                self.recipe,
+                units=self.units,
+                time_limit=limit,
+                random_state=self.random_state,
+                verbose=self.verbose,
+            )
+            found.append(one.fit(x, rows.targets, rows.weights, validation, rows.columns))
+        best = min(found, key=lambda model: model.validation_loss_)
+        if len(specs) > 1:
+            losses = {str(spec): model.validation_loss_ for spec, model in zip(specs, found, strict=True)}
+            self._note(*_ranked(losses, metric))
+        return best
+
+    # ---- using -----------------------------------------------------------------------------------------------------
+
+    def predict(self, X: Any) -> Array:
+        """Return predictions, in the unit of the target.
+
+        Parameters
+        ----------
+        X : DataFrame
+            The columns that the model was trained on; others are ignored.
+
+        Returns
+        -------
+        ndarray of shape (rows,)
+        """
+        return self.judged_scores(as_frame(X))
+
+    def judged_scores(self, frame: pd.DataFrame, columns: Mapping[str, Any] | None = None) -> Array:
+        """Return the predictions."""
+        return self.in_parts(frame, lambda features, _: self.model_.predict(features))
+
+    def prediction_columns(self, frame: pd.DataFrame) -> dict[str, Array]:
+        """Return the predictions."""
+        return {"prediction": self.judged_scores(frame)}
+
+
+def check_one_column(cells: list[pd.Series[Any]], metric: Metric) -> None:
+    """Refuse several columns where the metric is of one."""
+    if len(cells) != 1:
+        raise ValueError(f"target: expected one column for {metric.name!r}, got {len(cells)}")
+
+
+def _ranked(losses: Mapping[str, float], metric: Metric) -> list[str]:
+    """Return a line for each model, the chosen one first."""
+    best, *others = sorted(losses, key=lambda name: losses[name])
+    behind = [
+        f"model {name}: behind by {abs(metric.value(losses[name]) - metric.value(losses[best])):.4g}" for name in others
+    ]
+    return [f"model {best} was chosen: {metric.shown(losses[best])} on validation rows", *behind]

@@ -1,0 +1,106 @@
+"""compare with several classes, labels and numbers, with weights, and with splits by time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from metricgrad import MetricRegressor, Recipe, compare
+from metricgrad.cli.app import app
+from metricgrad.evaluation.user_table import time_split
+from metricgrad.training.splits import split
+
+N = 400
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(N, 3)).round(3)
+VALUE = X[:, 0] + 0.5 * X[:, 1] ** 2 + 0.4 * RNG.normal(size=N)
+FRAME = pd.DataFrame(X, columns=list("abc")).assign(
+    day=pd.date_range("2024", periods=N).strftime("%Y-%m-%d"),
+    w=np.where(np.arange(N) % 2, 3.0, 1.0),
+    kind=np.array(["low", "middle", "high"])[np.digitize(VALUE, [-0.3, 0.9])],
+    up=np.where(VALUE > 0.5, "yes", "no"),
+    right=(X[:, 2] + 0.5 * RNG.normal(size=N) > 0).astype(int),
+    price=np.exp(VALUE).round(4),
+)
+SHORT = Recipe(warmup=30, rounds=5, trust_cap=50, learning_rate=0.05)
+
+
+def only(*names: str) -> pd.DataFrame:
+    return FRAME[["a", "b", "c", *names]]
+
+
+def test_several_classes_and_labels_are_compared_and_drawn(tmp_path: Path) -> None:
+    for y, names, metric in (("kind", ["kind"], "accuracy"), (["up", "right"], ["up", "right"], "label_macro_f1")):
+        found = compare(only(*names), y, metric, model="linear", recipe=SHORT, splits=2, n_jobs=1)
+        assert found.methods == ("sl-r", "cross-entropy")
+        assert (found.values("cross-entropy") > 0.5).all()
+        found.write_page(tmp_path / "page.html")
+        page = (tmp_path / "page.html").read_text(encoding="utf-8")
+        assert "Metric by method" in page
+        assert 'id="curves"' not in page
+        with pytest.raises(ValueError, match="metric: expected one of two classes for curves, got"):
+            found.plot_roc()
+
+
+def test_numbers_are_compared_by_the_regressor_and_by_trees_with_a_constant() -> None:
+    how: dict[str, Any] = {"baselines": ["mse", "lightgbm"], "model": "linear", "splits": 2, "n_jobs": 1}
+    found = compare(only("price"), "price", "mape", method="usual", **how)
+    assert found.values("usual").shape == (2,)
+    assert (found.values("lightgbm") < 1).all()
+    assert found.classes == ()
+    with pytest.raises(ValueError, match=r"baselines: expected one of auto, usual, .*, got 'focal'"):
+        compare(only("price"), "price", "mape", baselines=["focal"])
+
+
+def test_a_trial_of_numbers_is_what_the_regressor_says_of_the_test_rows() -> None:
+    data, y = FRAME[["a", "b", "c"]].to_numpy(), FRAME["price"].to_numpy()
+    found = compare(data, y, "mae", method="mse", baselines=["usual"], model="linear", splits=2, n_jobs=1)
+    parts = split(np.zeros(N), 1, 0.2, 0.2)
+    known = np.concatenate((parts.train, parts.validation))
+    model = MetricRegressor("mae", "mse", "linear", random_state=1)
+    model.fit(data[known], y[known], validation=np.arange(len(parts.train), len(known)))
+    expected = np.abs(model.predict(data[parts.test]) - y[parts.test]).mean()
+    assert found.values("mse")[1] == pytest.approx(expected)
+
+
+def test_weights_count_in_the_metric_of_the_test_rows() -> None:
+    how: dict[str, Any] = {"method": "balanced", "baselines": ["cross-entropy"], "model": "linear", "recipe": SHORT}
+    frame = only("up", "w")
+    plain = compare(frame.drop(columns="w"), "up", "f1", n_jobs=1, splits=2, **how)
+    same = compare(frame.assign(w=2.0), "up", "f1", sample_weight="w", n_jobs=1, splits=2, **how)
+    np.testing.assert_allclose(same.values("cross-entropy"), plain.values("cross-entropy"), atol=1e-6)
+    other = compare(frame, "up", "f1", sample_weight="w", n_jobs=1, splits=2, **how)
+    assert not np.allclose(other.values("cross-entropy"), plain.values("cross-entropy"))
+
+
+def test_splits_by_time_train_on_earlier_rows_only() -> None:
+    times = RNG.permutation(np.repeat(np.arange(50.0), 4))
+    tested = []
+    for number in range(3):
+        parts = time_split(times, number, 3, 0.2)
+        assert times[parts.train].max() < times[parts.validation].min()
+        assert times[parts.validation].max() < times[parts.test].min()
+        tested.append(parts.test)
+    assert len(np.unique(np.concatenate(tested))) == sum(map(len, tested)) == 100
+    with pytest.raises(ValueError, match="times: expected enough different times for 5 splits, got 3"):
+        time_split(np.repeat(np.arange(3.0), 9), 3, 5, 0.2)
+    with pytest.raises(ValueError, match="times: expected none with groups"):
+        compare(FRAME, "up", times="day", groups="w")
+
+
+def test_the_command_takes_times_weights_and_several_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    FRAME.to_csv("data.csv", index=False)
+    ignore = [word for name in ("up", "right", "price") for word in ("--ignore", name)]
+    quick = ["--model", "linear", "--recipe", "warmup=30,rounds=5,trust_cap=50", "--splits", "2", "--jobs", "1"]
+    words = ["compare", "data.csv", "--target", "kind", "--metric", "macro_f1", "--time-column", "day"]
+    done = CliRunner().invoke(app, [*words, "--weight-column", "w", *ignore, *quick])
+    assert done.exit_code == 0, done.output
+    assert "target kind: 3 classes, of 400 rows" in done.stdout
+    trials = pd.read_csv(tmp_path / "metricgrad-compare" / "trials.csv")
+    assert trials.groupby("method").size().to_dict() == {"cross-entropy": 2, "sl-r": 2}
