@@ -20,11 +20,11 @@ from metricgrad.estimators.metric_estimator import (
     Trained,
     is_finite,
     seed_of,
+    weights_for,
 )
 from metricgrad.metrics.registry import Metric, get_metric, metric_for_labels
 from metricgrad.metrics.tasks import Task
-from metricgrad.metrics.thresholds import best_offsets, best_threshold
-from metricgrad.training.data import Rows, Scaler, TrainingData, check_weights, merge_duplicates
+from metricgrad.training.data import Rows, Scaler, TrainingData, merge_duplicates
 from metricgrad.training.history import Round
 from metricgrad.training.recipe import Recipe
 
@@ -274,12 +274,7 @@ class MetricClassifier(CompetingClassifier):
     ) -> TrainingData:
         """Check the input and merge equal rows, not standardised yet; a warm start keeps classes and features."""
         X, targets = self._checked_table(X, y, going_on, metric.task)
-        weights = None if sample_weight is None else check_weights(sample_weight, X)
-        if weights is not None and not metric.takes_weights and np.ptp(weights):
-            raise ValueError(
-                f"sample_weight: expected equal weights because the metric {metric.name!r} takes none, "
-                f"got {weights.min():g} to {weights.max():g}"
-            )
+        weights = weights_for(metric, sample_weight, X)
         if metric.takes_weights and merge:
             X, targets, weights = merge_duplicates(X, targets, weights)
         weighted = targets if weights is None else targets[weights > 0]
@@ -302,6 +297,8 @@ class MetricClassifier(CompetingClassifier):
         return X, targets
 
     def _choose_threshold(self, table: TrainingData, best: Candidate, metric: Metric, seed: int) -> float | Array:
+        from metricgrad.metrics.thresholds import best_threshold  # predicting needs none
+
         rows, recipe = best.held_out(), best.recipe
         if metric.task.outputs:
             return self._choose_offsets(rows, metric, recipe)
@@ -332,6 +329,8 @@ class MetricClassifier(CompetingClassifier):
 
     def _choose_offsets(self, rows: HeldOut, metric: Metric, recipe: Recipe) -> Array:
         """Return what is taken from the score of every class or label before it decides."""
+        from metricgrad.metrics.thresholds import best_offsets
+
         if not isinstance(self.threshold, str) or not metric.thresholded or recipe.form == "zero":
             return np.full(len(self.classes_), 0.0 if isinstance(self.threshold, str) else float(self.threshold))
         return np.asarray(-best_offsets(metric, *rows).numpy())
