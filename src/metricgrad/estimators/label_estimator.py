@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from metricgrad.estimators.labels import known_labels
 from metricgrad.estimators.metric_estimator import Array, MetricEstimator, scored
@@ -19,11 +20,17 @@ from metricgrad.training.data import Rows, Scaler
 
 if TYPE_CHECKING:
     from metricgrad.estimators.explain import Explanation
+    from metricgrad.estimators.probabilities import Probabilities
     from metricgrad.estimators.scorecard import Scorecard
     from metricgrad.estimators.terms import Terms
 
 MAX_CARD_SHAPES = 3
 """Features whose shape the card of an additive model shows."""
+
+
+def _is_readable(estimator: LabelEstimator) -> bool:
+    network = getattr(estimator, "network_", None)
+    return network is not None and network.name in ("linear", "additive") and network.outputs is None
 
 
 class LabelEstimator(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
@@ -33,6 +40,7 @@ class LabelEstimator(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
     positive_label_: Any
     threshold_: float | Array
     task_: str
+    calibration_: Probabilities | None = None
 
     def decision_function(self, X: Any, columns: Mapping[str, ArrayLike] | None = None) -> Array:
         """Return scores, shifted so that the threshold is zero: `(rows,)`, or `(rows, classes)` of more than two.
@@ -94,6 +102,44 @@ class LabelEstimator(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         # A score on the threshold belongs to the positive class, whichever side that is.
         found = (decision > 0 if self._positive_first else decision >= 0).astype(int)
         return found if decision.ndim > 1 else np.asarray(self.classes_[found])
+
+    def predict_proba(self, X: Any) -> Array:
+        """Return the probability of every class, or of every label, calibrated on held-out rows (`calibration_`).
+
+        Probabilities of two classes rank rows as the scores of the model do. `predict` does not cut them at 0.5, nor
+        take the highest, but decides where the metric is best: of F1 that is often far below 0.5. Where a rule decides
+        (`rule_`), they are those of the classes and know nothing of the columns.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (rows, features)
+            Features.
+
+        Returns
+        -------
+        ndarray of shape (rows, classes) or (rows, labels)
+            In the order of `classes_`; those of classes sum to one in every row.
+        """
+        check_is_fitted(self, "threshold_")
+        if self.calibration_ is None:
+            raise ValueError("predict_proba: expected a model that was calibrated, got one of an older version")
+        found = self.calibration_.of(self._raw_scores(X).numpy())
+        return found[:, ::-1] if self._positive_first else found
+
+    def predict_log_proba(self, X: Any) -> Array:
+        """Return the logarithm of `predict_proba`.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (rows, features)
+            Features.
+
+        Returns
+        -------
+        ndarray of shape (rows, classes) or (rows, labels)
+        """
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.predict_proba(X)))
 
     def score(
         self,
@@ -176,6 +222,23 @@ class LabelEstimator(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         weights = None if sample_weight is None else np.asarray(sample_weight, float)
         return make_scorecard(terms, metric, points, cells, np.asarray(targets, float), weights, scores)
 
+    @available_if(_is_readable)  # type: ignore[untyped-decorator]
+    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> Array:
+        """Return the names of the terms that add up to the score of a linear or additive model of two classes.
+
+        Parameters
+        ----------
+        input_features : array-like of str, optional
+            Names of the features, by default those of training, or `x0`, `x1` ...
+
+        Returns
+        -------
+        ndarray of shape (terms,)
+            Features, and pairs of them if the model has interactions.
+        """
+        names = None if input_features is None else _check_feature_names_in(self, input_features)
+        return np.array([term.feature for term in self._terms(names=names).each], dtype=object)
+
     def _shapes(self) -> str:
         additive = self.network_.additive is not None and self.network_.outputs is None
         return self.explain().drawn(MAX_CARD_SHAPES) if additive else ""
@@ -207,7 +270,8 @@ class LabelEstimator(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         counted = {"calls of the metric": f"{calls:,}"} if calls else {}
         results = getattr(self, "results_", [])
         chosen = {"model": f"{results[0]['model']}, the best of {len(results)}"} if len(results) > 1 else {}
-        return {"method": self.method, **chosen, "threshold": cuts, **counted}
+        known = {} if self.calibration_ is None else {"probabilities": str(self.calibration_)}
+        return {"method": self.method, **chosen, "threshold": cuts, **known, **counted}
 
     @property
     def _judged_on(self) -> str:
