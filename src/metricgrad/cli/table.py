@@ -119,6 +119,7 @@ def fit(
     shown = judge.shown(inner.validation_loss_)
     where = "rows that each fold left out" if inner.results_[0]["folds"] > 1 else "validation rows"
     echo(f"{shown} on the {where}, which also chose the model, the checkpoint and the threshold")
+    echo(f"probabilities: {inner.calibration_}")
     echo(f"The model is in {out}: metricgrad predict {out} DATA, or metricgrad.load({str(out)!r}).")
 
 
@@ -127,12 +128,13 @@ def predict(
     data: Data,
     out: Annotated[str, typer.Option(help="CSV file to write; - is standard output.")] = "-",
     id: Annotated[list[str] | None, typer.Option(metavar="COL", help="Column to copy; may be repeated.")] = None,
+    proba: Annotated[bool, typer.Option("--proba", help="Add the probability of the positive class.")] = False,
 ) -> None:
     """Score the rows of a file of any size: row number, ids, score and label; a score of at least 0 is positive."""
     from metricgrad.tabular.batch_predict import write_predictions
     from metricgrad.tabular.persistence import load
 
-    rows = write_predictions(load(model), data, out, id or (), report=_aside)
+    rows = write_predictions(load(model), data, out, id or (), report=_aside, proba=proba)
     _aside(f"{rows:,} rows scored" + ("" if out == "-" else f", in {out}"))
 
 

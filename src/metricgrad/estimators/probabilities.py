@@ -15,6 +15,9 @@ Array = NDArray[Any]
 SIGMOID, ISOTONIC = "sigmoid", "isotonic"
 """Methods of calibration, as scikit-learn calls them."""
 
+MAX_LOG_ODDS = 1e6
+"""Of one of several classes, so that their differences are finite."""
+
 
 @dataclass(frozen=True)
 class Probabilities:
@@ -138,7 +141,7 @@ def _probabilities(odds: Array, labels: bool) -> Array:
         return _sigmoid(odds)
     if odds.shape[1] == 1:
         return np.column_stack((_sigmoid(-odds), _sigmoid(odds)))
-    logs = -np.logaddexp(0, -odds)
+    logs = -np.logaddexp(0, -np.clip(odds, -MAX_LOG_ODDS, MAX_LOG_ODDS))
     found = np.exp(logs - logs.max(1, keepdims=True))
     return np.asarray(found / found.sum(1, keepdims=True))
 

@@ -34,6 +34,8 @@ FORMULA = re.compile(BLANK + r"[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20\ufe66\ufe62\
 NUMBER = re.compile(r" *[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)? *")
 OWN_COLUMNS = ("row", "score", "label")
 """Columns of predictions beside the ids."""
+PROBABILITY = "probability"
+"""The column of the probability of the positive class, if that is asked for."""
 LINE_END = "\r\n"
 FEATURE_NAMES = "features.json"
 """The file inside an exported program that names its features, in order."""
@@ -49,8 +51,11 @@ def write_predictions(
     out: str | Path,
     ids: Sequence[str] = (),
     report: Report = lambda line: None,
+    proba: bool = False,
 ) -> int:
     """Score a file into a CSV file with the columns `row`, ids, `score` and `label`; return the number of rows.
+
+    With `proba`, a column `probability` of the positive class is added.
 
     The file appears only when it is complete; `-` is standard output. No cell is a formula to a spreadsheet, and every
     cell that holds a line break is quoted. An id with the name of another column is written as `NAME (id)`.
@@ -62,15 +67,18 @@ def write_predictions(
             for name in ids:
                 check_column(name, list(frame.columns), "id")
             named = ids or [name for name in model.pipeline_[0].schema_.ids if name in frame.columns]
-            part = predicted(model, frame, named, rows)
+            part = predicted(model, frame, named, rows, proba)
             # With this line end, csv quotes cells with either of its characters in every version of Python.
             part.to_csv(file, index=False, header=not rows, lineterminator=LINE_END)
             rows += len(part)
     return rows
 
 
-def predicted(model: TableClassifier, frame: pd.DataFrame, ids: Sequence[str] = (), before: int = 0) -> pd.DataFrame:
+def predicted(
+    model: TableClassifier, frame: pd.DataFrame, ids: Sequence[str] = (), before: int = 0, proba: bool = False
+) -> pd.DataFrame:
     """Return row numbers from 1 on, ids, scores and labels, none of them a formula to a spreadsheet."""
+    own = (*OWN_COLUMNS, PROBABILITY) if proba else OWN_COLUMNS
     scores = model.decision_function(frame)
     labels = np.array([harmless(label) for label in model.classes_], dtype=object)
     columns = [
@@ -78,14 +86,15 @@ def predicted(model: TableClassifier, frame: pd.DataFrame, ids: Sequence[str] = 
         *(frame[name].map(harmless, na_action="ignore").to_numpy() for name in ids),
         scores,
         labels[(scores >= 0).astype(int)],
+        *([model.predict_proba(frame)[:, 1]] if proba else []),
     ]
     part: pd.DataFrame = pd.DataFrame(dict(enumerate(columns)))
-    part.columns = pd.Index([OWN_COLUMNS[0], *_unique_names(ids), *OWN_COLUMNS[1:]])
+    part.columns = pd.Index([own[0], *_unique_names(ids, own), *own[1:]])
     return part
 
 
-def _unique_names(ids: Sequence[str]) -> list[str]:
-    taken, names = set(OWN_COLUMNS), []
+def _unique_names(ids: Sequence[str], own: Sequence[str]) -> list[str]:
+    taken, names = set(own), []
     for name in ids:
         safe = harmless(name)
         while safe in taken:

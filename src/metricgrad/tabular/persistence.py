@@ -167,6 +167,7 @@ def _model_state(model: TableClassifier, metric: Metric, made_by: Mapping[str, s
             "verdict": None if inner.verdict_ is None else asdict(inner.verdict_),
             **({"column_codes": inner.column_codes_} if inner.column_codes_ else {}),
             **({"rule": inner.rule_.to_dict()} if inner.rule_ is not None else {}),
+            **({"probabilities": inner.calibration_.to_dict()} if inner.calibration_ is not None else {}),
         },
         "history": [asdict(done) for done in _thinned(looked_at)],
         "notes": [note[:MAX_TEXT] for note in model.notes_],
@@ -287,6 +288,7 @@ def model_card(model: TableClassifier, metric: Metric, made_by: Mapping[str, str
         "of at least 0 is predicted positive.",
         f"- Threshold on the network's raw scores: {inner.threshold_:.6g}, already subtracted. Scores rank rows; they "
         "are not probabilities.",
+        *([f"- Probabilities by `predict_proba`: {inner.calibration_}."] if inner.calibration_ is not None else []),
         f"- Trained on {rows:,} rows, {positives:,} of them positive, {model.pipeline_[1].n_features_in_:,} features.",
         f"- Method {inner.method}, model {inner.network_.name}.",
         "",

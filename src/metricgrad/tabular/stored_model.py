@@ -127,6 +127,10 @@ def _classifier(state: Field, name: str) -> MetricClassifier:
     inner.history_ = [_record(Round, done) for done in state["history"].items(MAX_ROUNDS)]
     inner.column_codes_ = read_column_codes(entry["column_codes"]) if "column_codes" in entry else {}
     inner.rule_ = _rule(entry["rule"]) if "rule" in entry else None
+    if "probabilities" in entry:  # not in folders of 0.1.0
+        from metricgrad.tabular.stored_probabilities import read_probabilities
+
+        inner.calibration_ = read_probabilities(entry["probabilities"])
     inner.task_, inner.classes_, inner.chosen_recipe_ = "binary", np.array([0.0, 1.0]), inner.effective_recipe
     return inner
 

@@ -372,6 +372,25 @@ class TableClassifier(ClassifierMixin, NestedRecipe):  # type: ignore[misc]
         """
         return np.asarray(self.classes_[(self.decision_function(X, columns) >= 0).astype(int)])
 
+    def predict_proba(self, X: Any) -> Array:
+        """Return the probabilities of the negative and the positive class, calibrated on held-out rows.
+
+        `predict` does not cut them at 0.5 but where the metric is best.
+
+        Parameters
+        ----------
+        X : DataFrame
+            As for `decision_function`.
+
+        Returns
+        -------
+        ndarray of shape (rows, 2)
+        """
+        check_is_fitted(self, "pipeline_")
+        frame, rows = as_frame(X), max(1, SCORED_CELLS // self.model_.n_features_in_)
+        parts = (frame[start : start + rows] for start in range(0, max(1, len(frame)), rows))
+        return np.concatenate([self.model_.predict_proba(self.pipeline_[0].transform(part)) for part in parts])
+
     def score(
         self, X: Any, y: Any = None, sample_weight: Any = None, columns: Mapping[str, Any] | None = None
     ) -> float:
