@@ -476,6 +476,8 @@ def test_skops_brings_the_model_back_trusting_our_own_types_only(model: str) -> 
     types = skops.io.get_untrusted_types(data=data)
     ours = {
         "metricgrad.estimators.classifier.MetricClassifier",
+        "metricgrad.estimators.probabilities.Probabilities",
+        "metricgrad.training.calibration.Calibration",
         "metricgrad.training.history.Round",
         "metricgrad.training.history.Verdict",
         "metricgrad.training.networks.Scorer",
@@ -485,6 +487,7 @@ def test_skops_brings_the_model_back_trusting_our_own_types_only(model: str) -> 
     assert set(types) == (ours - followed if model == "lightgbm" else ours)
     copy = skops.io.loads(data, trusted=types)
     np.testing.assert_array_equal(copy.decision_function(X), fitted.decision_function(X))
+    np.testing.assert_array_equal(copy.predict_proba(X), fitted.predict_proba(X))
     assert copy.recipe == TINY
     copy.set_params(warm_start=True).fit(X, NAMES)  # and it can learn on
 

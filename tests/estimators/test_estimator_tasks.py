@@ -9,7 +9,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.datasets import make_classification, make_multilabel_classification
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, f1_score, matthews_corrcoef
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import check_classifiers_train, parametrize_with_checks
 
 from metricgrad import MetricClassifier, Recipe, black_box
 
@@ -110,11 +110,31 @@ def test_offsets_are_tuned_on_the_validation_rows_alone() -> None:
 
 
 @pytest.mark.slow  # the whole conformance suite of scikit-learn
-@parametrize_with_checks([MetricClassifier("macro_f1", "cross-entropy", "linear", STEEP)])
+@parametrize_with_checks(
+    [MetricClassifier("macro_f1", "cross-entropy", "linear", STEEP)],
+    # What scikit-learn itself expects of TunedThresholdClassifierCV, in the same words.
+    expected_failed_checks=lambda _: {"check_classifiers_train": "Threshold at probability 0.5 does not hold"},
+)
 def test_scikit_learn_finds_nothing_wrong_with_several_classes(estimator, check) -> None:
     given = dict(estimator.get_params())
     check(estimator)  # raises where something is wrong
     assert estimator.get_params() == given
+
+
+class WithoutProbabilities(MetricClassifier):
+    """Scikit-learn wants the class of the highest probability to be predicted, and all else as it is here."""
+
+    @property
+    def predict_proba(self) -> None:
+        raise AttributeError("predict_proba")
+
+
+@pytest.mark.parametrize("metric", ["macro_f1", "auc"])
+def test_but_for_its_threshold_a_classifier_is_as_scikit_learn_wants_it(metric: str) -> None:
+    check_classifiers_train("WithoutProbabilities", WithoutProbabilities(metric, "cross-entropy", "linear", STEEP))
+    fitted = MetricClassifier(metric, "cross-entropy", "linear", STEEP).fit(*make_classification(100, random_state=0))
+    with pytest.raises(ValueError, match="X has 3 features, but MetricClassifier is expecting 20"):
+        fitted.predict_proba(np.zeros((2, 3)))
 
 
 def test_two_classes_are_decided_by_one_number() -> None:

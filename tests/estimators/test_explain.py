@@ -97,6 +97,19 @@ def test_other_models_have_no_terms() -> None:
     three = np.arange(600) % 3
     with pytest.raises(ValueError, match="explain: expected a model of two classes, got one of 3 outputs"):
         MetricClassifier("macro_f1", "cross-entropy", "linear", READABLE).fit(X, three).explain()
+    assert not hasattr(fitted("small"), "get_feature_names_out")
+    assert not hasattr(MetricClassifier(model="linear"), "get_feature_names_out")
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_terms_have_the_names_of_the_features(name: str) -> None:
+    model = MODELS[name]
+    assert model.feature_names_in_.tolist() == model.get_feature_names_out().tolist() == ["age", "flag", "size"]
+    assert model.get_feature_names_out(["age", "flag", "size"]).tolist() == list(
+        model.explain().frame["feature"].unique()
+    )
+    with pytest.raises(ValueError, match="input_features is not equal to feature_names_in_"):
+        model.get_feature_names_out(["a", "b", "c"])
 
 
 def test_pairs_have_a_level_for_every_cell() -> None:
@@ -105,5 +118,6 @@ def test_pairs_have_a_level_for_every_cell() -> None:
     pairs = frame[frame["feature"].str.contains(" x ")]
     assert len(pairs) >= 4
     assert pairs["feature"].nunique() == 1
+    assert model.get_feature_names_out().tolist() == list(frame["feature"].unique())
     with pytest.raises(ValueError, match="scorecard: expected a model without interactions"):
         model.scorecard()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +21,7 @@ from sklearn.model_selection import GroupKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from metricgrad import MetricRanker, Recipe
 from metricgrad.estimators.ranker import whole_queries
@@ -124,7 +126,7 @@ def test_queries_that_tell_nothing_change_nothing() -> None:
     assert again.score(*more, group=[*GROUP, 5, 3]) == pytest.approx(again.score(X, Y, group=GROUP))
 
 
-def test_a_row_of_weight_zero_is_absent_and_other_weights_have_to_be_equal() -> None:
+def test_a_row_of_weight_zero_is_absent_and_one_of_two_is_there_twice() -> None:
     weights = np.full(len(Y), 3.0)
     assert same(quick().fit(X, Y, group=GROUP, sample_weight=weights), quick().fit(X, Y, group=GROUP))
     weights[::4] = 0
@@ -133,8 +135,40 @@ def test_a_row_of_weight_zero_is_absent_and_other_weights_have_to_be_equal() -> 
     assert same(lighter, quick().fit(X[there], Y[there], qid=QID[there]))
     expected = lighter.score(X[there], Y[there], qid=QID[there])
     assert lighter.score(X, Y, group=GROUP, sample_weight=weights) == pytest.approx(expected)
-    with pytest.raises(ValueError, match=r"sample_weight: expected 0 or one other weight, .*, got 1 to 3"):
-        quick().fit(X, Y, group=GROUP, sample_weight=[1.0, *weights[1:]])
+    counts = np.random.default_rng(0).integers(0, 4, len(Y))
+    again = np.repeat(np.arange(len(Y)), counts)
+    assert same(quick().fit(X, Y, qid=QID, sample_weight=7.0 * counts), quick().fit(X[again], Y[again], qid=QID[again]))
+    for given in ([1.5, *weights[1:]], [5000.0, *weights[1:]]):
+        with pytest.raises(ValueError, match=r"sample_weight: expected equal weights, or how often .* at most 1,000"):
+            quick().fit(X, Y, group=GROUP, sample_weight=given)
+
+
+@pytest.mark.filterwarnings("ignore:group, qid. neither is given")
+def test_without_queries_all_rows_are_one_and_some_are_held_out() -> None:
+    ranker = quick("ndcg").fit(X, Y)
+    assert ranker.score(X, Y) == pytest.approx(ndcg_score([2**Y - 1], [ranker.predict(X)], k=10))
+    assert ranker.score(X, Y) > 0.9
+    held_out = np.arange(len(Y)) % 4 == 0
+    given = quick("ndcg").fit(X, Y, validation=held_out)
+    assert 1 - given.validation_loss_ == pytest.approx(given.score(X[held_out], Y[held_out]))
+    outliers = X + 1e3 * held_out[:, None]
+    assert np.array_equal(given.centre_, quick("ndcg").fit(outliers, Y, validation=held_out).centre_)
+
+
+def test_rows_without_queries_are_warned_of() -> None:
+    with pytest.warns(UserWarning, match="group, qid: neither is given, so that all rows are ranked as one query"):
+        quick().fit(X, Y)
+
+
+@pytest.mark.slow  # the whole conformance suite of scikit-learn
+@pytest.mark.filterwarnings("ignore:group, qid. neither is given")  # which scikit-learn knows nothing of
+@parametrize_with_checks(
+    [MetricRanker("ndcg(10)", "listnet", "linear", TINY), MetricRanker("map", "sl-r", "small", TINY)]
+)
+def test_scikit_learn_finds_nothing_wrong(estimator: MetricRanker, check: Callable[..., Any]) -> None:
+    given = dict(estimator.get_params())
+    check(estimator)  # raises where something is wrong
+    assert estimator.get_params() == given
 
 
 def test_a_checkpoint_is_chosen_on_the_queries_given_which_are_whole() -> None:
@@ -300,7 +334,7 @@ def test_bad_arguments_are_named(change: dict[str, Any], message: str) -> None:
     ("y", "how", "message"),
     [
         (Y - 1, {"group": GROUP}, "y: expected grades of at least 0, got -1"),
-        (Y, {}, "group, qid: expected one of them"),
+        (Y, {"group": GROUP, "qid": QID}, "group, qid: expected one of them"),
         (Y, {"group": [len(Y)]}, "y: expected two queries at least whose documents differ in grade, got 1"),
         (Y * 0, {"group": GROUP}, "y: expected two queries at least whose documents differ in grade, got 0"),
         (Y, {"group": GROUP, "validation": np.ones(len(Y), bool)}, "validation must be some of"),

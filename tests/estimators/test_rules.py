@@ -44,6 +44,9 @@ def test_probability_times_amount_is_found_and_decides() -> None:
     assert np.array_equal(model.decision_function(new_X, known), decided)
     with pytest.raises(ValueError, match="columns: expected amount for the metric"):
         model.predict(new_X)
+    # Probabilities are those of the class, whatever the amount.
+    assert np.abs(model.predict_proba(new_X)[:, 1] - bayes / new_amount).mean() < 0.03
+    assert model.rule_.calibration == model.calibration_.calibrations[0]
 
 
 def two_kinds(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

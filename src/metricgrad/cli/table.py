@@ -133,6 +133,8 @@ def _show_fit(estimator: TableModel, out: Path) -> None:
     echo(
         f"{shown} on the {'rows that each fold left out' if several else 'validation rows'}, which also chose {chosen}"
     )
+    if getattr(inner, "calibration_", None) is not None:
+        echo(f"probabilities: {inner.calibration_}")
     echo(f"The model is in {out}: metricgrad predict {out} DATA, or metricgrad.load({str(out)!r}).")
 
 
@@ -141,6 +143,7 @@ def predict(
     data: Data,
     out: Annotated[str, typer.Option(help="CSV file to write; - is standard output.")] = "-",
     id: Annotated[list[str] | None, typer.Option(metavar="COL", help="Column to copy; may be repeated.")] = None,
+    proba: Annotated[bool, typer.Option("--proba", help="Add the probability of every class or label.")] = False,
 ) -> None:
     """Predict the rows of a file of any size: row number, ids, scores and labels, or predictions of numbers.
 
@@ -149,7 +152,7 @@ def predict(
     from metricgrad.tabular.batch_predict import write_predictions
     from metricgrad.tabular.persistence import load
 
-    rows = write_predictions(load(model), data, out, id or (), report=aside)
+    rows = write_predictions(load(model), data, out, id or (), report=aside, proba=proba)
     aside(f"{rows:,} rows scored" + ("" if out == "-" else f", in {out}"))
 
 

@@ -13,23 +13,24 @@ import torch
 from numpy.typing import ArrayLike
 
 from metricgrad.estimators.competing import CompetingClassifier, competes
-from metricgrad.estimators.labels import learn_labels, positive_targets
+from metricgrad.estimators.labels import class_factors, learn_labels, positive_targets
 from metricgrad.estimators.metric_estimator import (
     Array,
     How,
     Trained,
     is_finite,
     seed_of,
+    weights_for,
 )
 from metricgrad.metrics.registry import Metric, get_metric, metric_for_labels
 from metricgrad.metrics.tasks import Task
-from metricgrad.metrics.thresholds import best_offsets, best_threshold
-from metricgrad.training.data import Rows, Scaler, TrainingData, check_weights, merge_duplicates
+from metricgrad.training.data import Rows, Scaler, TrainingData, merge_duplicates
 from metricgrad.training.history import Round
 from metricgrad.training.recipe import Recipe
 
 if TYPE_CHECKING:
     from metricgrad.estimators.competition import Candidate, HeldOut
+    from metricgrad.estimators.probabilities import Probabilities
 
 
 class MetricClassifier(CompetingClassifier):
@@ -91,6 +92,12 @@ class MetricClassifier(CompetingClassifier):
         for and need none.
     device : str or torch.device, optional
         Where a network is trained, such as `"cuda"`; it predicts on the CPU.
+    class_weight : mapping of label to float or "balanced", optional
+        What the weights of the rows of each class are multiplied by in training. The metric, by which models are
+        compared and scored, and the probabilities do not count it. `"balanced"` gives each class the same weight and
+        leaves the threshold where the metric is best. A mapping also moves the threshold, or the offsets of the
+        classes, by the logarithm of the weights, so that more rows are predicted as a class of more weight, as in
+        scikit-learn; by the metric, None is best.
     positive_label : label, optional
         Which of two classes is the positive one: of F1, precision and the like it makes all the difference. By default
         the last in order, as in scikit-learn: 1 of 0 and 1, "yes" of "no" and "yes".
@@ -123,6 +130,9 @@ class MetricClassifier(CompetingClassifier):
         With a rule, `predict` and `decision_function` must be given the columns.
     column_codes_ : dict of str to list
         The groups of every column that the metric needs them of, in the order of their codes.
+    calibration_ : Probabilities
+        How scores become the probabilities of `predict_proba`, fitted to the held-out rows: its `method`, `rows`,
+        `brier` (the Brier score on these rows, cross-fitted) and `base_brier` (that of the shares of the classes).
     task_ : str
         What was predicted: two classes, several, or several labels a row.
     calls_ : int
@@ -158,6 +168,7 @@ class MetricClassifier(CompetingClassifier):
         folds: int | None = None,
         optimizer: Callable[[list[torch.Tensor]], torch.optim.Optimizer] | None = None,
         device: str | torch.device | None = None,
+        class_weight: Mapping[Any, float] | str | None = None,
     ) -> None:
         self.metric = metric
         self.method = method
@@ -175,6 +186,7 @@ class MetricClassifier(CompetingClassifier):
         self.folds = folds
         self.optimizer = optimizer
         self.device = device
+        self.class_weight = class_weight
 
     def fit(
         self,
@@ -248,6 +260,7 @@ class MetricClassifier(CompetingClassifier):
             self.network_, self.history_, self.interrupted_ = best.network(), first.history, found.interrupted
             self.verdict_, self.chosen_recipe_, self.rule_ = found.verdict(), best.recipe, best.rule
             self.threshold_ = self._choose_threshold(table, best, first.judge, seed)
+        self.calibration_ = _calibrated(best, metric.task)
         shifted = rows.scores - torch.as_tensor(self.threshold_)
         self.validation_loss_ = float(metric(shifted, rows.y, rows.w))
         self.results_ = found.results(float(metric.value(self.validation_loss_)))
@@ -274,19 +287,23 @@ class MetricClassifier(CompetingClassifier):
     ) -> TrainingData:
         """Check the input and merge equal rows, not standardised yet; a warm start keeps classes and features."""
         X, targets = self._checked_table(X, y, going_on, metric.task)
-        weights = None if sample_weight is None else check_weights(sample_weight, X)
-        if weights is not None and not metric.takes_weights and np.ptp(weights):
-            raise ValueError(
-                f"sample_weight: expected equal weights because the metric {metric.name!r} takes none, "
-                f"got {weights.min():g} to {weights.max():g}"
-            )
+        weights = weights_for(metric, sample_weight, X)
         if metric.takes_weights and merge:
             X, targets, weights = merge_duplicates(X, targets, weights)
         weighted = targets if weights is None else targets[weights > 0]
         if metric.task.classes and len(np.unique(weighted)) < 2:
             raise ValueError("sample_weight: expected a positive weight in both classes, got one class of zeros")
         classes = len(self.classes_) if metric.task.name == "multiclass" else 0
-        return TrainingData(X, targets, weights, classes)
+        if self.class_weight is not None and not (metric.task.classes and metric.takes_weights):
+            why = "takes no weights" if metric.task.classes else "is one of several labels"
+            raise ValueError(f"class_weight: expected None, because the metric {metric.name!r} {why}")
+        factors = None if self.class_weight is None else self._class_factors(targets, weights)
+        return TrainingData(X, targets, weights, classes, class_weights=factors)
+
+    def _class_factors(self, targets: Array, weights: Array | None) -> Array:
+        """Return what the weights of every target are multiplied by in training."""
+        classes = self.classes_[::-1] if self._positive_first else self.classes_
+        return class_factors(self.class_weight, classes, targets, weights)
 
     def _checked_table(self, X: Any, y: ArrayLike, going_on: bool, task: Task) -> tuple[Any, Array]:
         several = task.name == "multilabel"
@@ -302,6 +319,8 @@ class MetricClassifier(CompetingClassifier):
         return X, targets
 
     def _choose_threshold(self, table: TrainingData, best: Candidate, metric: Metric, seed: int) -> float | Array:
+        from metricgrad.metrics.thresholds import best_threshold  # predicting needs none
+
         rows, recipe = best.held_out(), best.recipe
         if metric.task.outputs:
             return self._choose_offsets(rows, metric, recipe)
@@ -313,8 +332,8 @@ class MetricClassifier(CompetingClassifier):
             found = self._cross_validated(table, metric, best, How(recipe, seed, self.time_limit))
             self.interrupted_ = found is None
             if found is not None:
-                return found
-        return best_threshold(metric, *rows)
+                return found + float(self._moved_by(rows, metric.task))
+        return best_threshold(metric, *rows) + float(self._moved_by(rows, metric.task))
 
     def _cross_validated(self, table: TrainingData, metric: Metric, best: Candidate, how: How) -> float | None:
         """Return the threshold of cross-validation; None if the user stopped it."""
@@ -332,6 +351,30 @@ class MetricClassifier(CompetingClassifier):
 
     def _choose_offsets(self, rows: HeldOut, metric: Metric, recipe: Recipe) -> Array:
         """Return what is taken from the score of every class or label before it decides."""
+        from metricgrad.metrics.thresholds import best_offsets
+
         if not isinstance(self.threshold, str) or not metric.thresholded or recipe.form == "zero":
             return np.full(len(self.classes_), 0.0 if isinstance(self.threshold, str) else float(self.threshold))
-        return np.asarray(-best_offsets(metric, *rows).numpy())
+        return np.asarray(-best_offsets(metric, *rows).numpy() + self._moved_by(rows, metric.task))
+
+    def _moved_by(self, rows: HeldOut, task: Task) -> Any:
+        """Return what weights of classes that the user states add to the threshold, or to that of every class."""
+        if not isinstance(self.class_weight, Mapping):
+            return 0.0
+        from metricgrad.estimators.probabilities import log_odds_slope
+
+        logs = np.log(self._class_factors(rows.y.numpy(), None))
+        y = rows.y[:, 0] if task.name == "columns" else rows.y
+        slope = log_odds_slope(rows.scores.numpy(), y.numpy(), None if rows.w is None else rows.w.numpy())
+        return -logs / slope if task.outputs else (logs[0] - logs[1]) / slope
+
+
+def _calibrated(best: Candidate, task: Task) -> Probabilities:
+    """Fit probabilities to the scores of the model on held-out rows, before any rule."""
+    from metricgrad.estimators.competition import Candidate
+    from metricgrad.estimators.probabilities import fit_probabilities
+
+    scores, y, w = Candidate.held_out(best)
+    classes = y[:, 0] if task.name == "columns" else y
+    labels = task.name == "multilabel"
+    return fit_probabilities(scores.numpy(), classes.numpy(), None if w is None else w.numpy(), labels=labels)

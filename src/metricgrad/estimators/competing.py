@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from metricgrad.estimators.metric_estimator import Array, How, LabelEstimator, Trained, check_fit
+from metricgrad.estimators.label_estimator import LabelEstimator
+from metricgrad.estimators.metric_estimator import Array, How, Trained, check_fit
 from metricgrad.metrics.registry import Metric
 from metricgrad.metrics.tasks import Task
 from metricgrad.training.data import Rows, TrainingData

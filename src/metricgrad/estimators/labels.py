@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import warnings
+from collections.abc import Mapping
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -83,6 +86,31 @@ def positive_class(classes: Array, counts: Array, positive_label: Any = None) ->
                 stacklevel=6,  # where fit was called
             )
     return classes[1]
+
+
+def class_factors(given: Any, classes: Array, targets: Array, weights: Array | None = None) -> Array:
+    """Return what the weights of the rows of every class are multiplied by, `(classes,)`.
+
+    `given` is a mapping of labels to factors, others have 1, or `"balanced"`: every class then has the same sum.
+    `targets` are numbers of `classes`.
+
+    >>> class_factors("balanced", np.array(["fig", "pear"]), np.array([0, 0, 0, 1])).round(2).tolist()
+    [0.67, 2.0]
+    >>> class_factors({"pear": 5}, np.array(["fig", "pear"]), np.array([0, 0, 0, 1])).tolist()
+    [1.0, 5.0]
+    """
+    if isinstance(given, str) and given == "balanced":
+        sums = np.bincount(targets.astype(int), weights, minlength=len(classes)).astype(float)
+        return np.asarray(sums.sum() / (len(classes) * np.maximum(sums, np.finfo(float).tiny)))
+    if not isinstance(given, Mapping):
+        raise ValueError(f"class_weight: expected 'balanced', a mapping of labels to numbers or None, got {given!r}")
+    known = classes.tolist()
+    for label, factor in given.items():
+        if label not in known:
+            raise ValueError(f"class_weight: expected weights of the classes {known}, got one of {label!r}")
+        if isinstance(factor, bool) or not isinstance(factor, Real) or not 0 < float(factor) < math.inf:
+            raise ValueError(f"class_weight: expected positive numbers, got {factor!r} for {label!r}")
+    return np.array([float(given.get(label, 1.0)) for label in known])
 
 
 def _means_yes(label: str) -> bool | None:

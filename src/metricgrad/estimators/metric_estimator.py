@@ -1,10 +1,10 @@
-"""What estimators trained for a metric share: checks, scaling, following a loss, a card, and labels from scores."""
+"""What estimators trained for a metric share: checks, scaling, following a loss, and a card."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import asdict
 from datetime import datetime
 from functools import partial
@@ -14,33 +14,26 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 from torch import nn
 
-from metricgrad.estimators.labels import known_labels
-from metricgrad.metrics.registry import Metric, get_metric, metric_for_task
-from metricgrad.metrics.tasks import BINARY, TASKS
-from metricgrad.training.data import Rows, Scaler, chunks
+from metricgrad.metrics.registry import Metric, get_metric
+from metricgrad.training.data import Rows, Scaler, check_weights, chunks
 from metricgrad.training.history import Round, Verdict
 from metricgrad.training.networks import Scorer, kind_of, numbered
 from metricgrad.training.recipe import RECIPES, Recipe, get_recipe, recipe_for
 
 if TYPE_CHECKING:
-    from metricgrad.estimators.explain import Explanation
     from metricgrad.estimators.inputs import Inputs
-    from metricgrad.estimators.scorecard import Scorecard
-    from metricgrad.estimators.terms import Terms
     from metricgrad.reporting.progress import FitBars
     from metricgrad.training.jobs import Start
     from metricgrad.training.selection import Best
 
 RECIPE = "recipe__"
 """What the names of parameters begin with that are fields of the recipe."""
-MAX_CARD_SHAPES = 3
-"""Features whose shape the card of an additive model shows."""
 FLOAT_DTYPES = (np.float64, np.float32)
 Array = NDArray[Any]
 
@@ -283,207 +276,8 @@ class MetricEstimator(NestedRecipe):
         """Return drawings of what the model says, for the card; nothing if it cannot be read."""
         return ""
 
-
-class LabelEstimator(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
-    """An estimator that predicts labels: its scores, less the threshold, decide."""
-
-    classes_: Array
-    positive_label_: Any
-    threshold_: float | Array
-    task_: str
-
-    def decision_function(self, X: Any, columns: Mapping[str, ArrayLike] | None = None) -> Array:
-        """Return scores, shifted so that the threshold is zero: `(rows,)`, or `(rows, classes)` of more than two.
-
-        Of two classes they are high for the second, as in scikit-learn, whichever is the positive one.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (rows, features)
-            Features.
-        columns : mapping of str to array-like of shape (rows,), optional
-            Those of the metric, if `rule_` decides by them.
-
-        Returns
-        -------
-        ndarray of shape (rows,) or (rows, classes)
-        """
-        decision = self._decision(X, columns)
-        two = decision.ndim > 1 and len(self.classes_) == 2 and TASKS[self.task_].classes
-        if two:
-            return np.asarray(decision[:, 1] - decision[:, 0])
-        return -decision if self._positive_first else decision
-
-    @property
-    def _positive_first(self) -> bool:
-        positive = getattr(self, "positive_label_", None)
-        return positive is not None and bool(positive == self.classes_[0])
-
-    def _decision(self, X: Any, columns: Mapping[str, ArrayLike] | None = None) -> Array:
-        """Return scores as the metric takes them, shifted so that the threshold is zero."""
-        check_is_fitted(self, "threshold_")
-        scores, rule = self._raw_scores(X).numpy(), getattr(self, "rule_", None)
-        if rule is not None:
-            from metricgrad.estimators.metric_columns import checked_columns
-
-            metric = get_metric(self.metric)
-            known = checked_columns(columns, metric, len(scores), getattr(self, "column_codes_", None))
-            assert known is not None
-            scores = rule.apply(scores, dict(zip(metric.columns, known.T, strict=True)))
-        return np.asarray(scores - self.threshold_)
-
-    def predict(self, X: Any, columns: Mapping[str, ArrayLike] | None = None) -> Array:
-        """Return the positive class, or 1 for a label, from the threshold on; the highest of more classes.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (rows, features)
-            Features.
-        columns : mapping of str to array-like of shape (rows,), optional
-            As for `decision_function`.
-
-        Returns
-        -------
-        ndarray of shape (rows,) or (rows, labels)
-        """
-        decision = self.decision_function(X, columns)
-        if decision.ndim > 1 and self.task_ == "multiclass":
-            return np.asarray(self.classes_[decision.argmax(-1)])
-        # A score on the threshold belongs to the positive class, whichever side that is.
-        found = (decision > 0 if self._positive_first else decision >= 0).astype(int)
-        return found if decision.ndim > 1 else np.asarray(self.classes_[found])
-
-    def score(
-        self,
-        X: Any,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        columns: Mapping[str, ArrayLike] | None = None,
-    ) -> float:
-        """Return the metric in its usual form (F1 0.69), negated if lower is better, as scorers do.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (rows, features)
-            Features.
-        y : array-like of shape (rows,) or (rows, labels)
-            Labels.
-        sample_weight : array-like of shape (rows,), optional
-            How much each row counts.
-        columns : mapping of str to array-like of shape (rows,), optional
-            As for `fit`.
-
-        Returns
-        -------
-        float
-        """
-        from metricgrad.estimators.metric_columns import checked_columns  # predicting needs none
-
-        scores = self._decision(X, columns)
-        metric = metric_for_task(get_metric(self.metric), self.task_)
-        targets = known_labels(y, self.classes_, metric.task, getattr(self, "positive_label_", None))
-        known = checked_columns(columns, metric, len(scores), getattr(self, "column_codes_", None))
-        targets = targets if known is None else np.column_stack((targets, known))
-        weights = None if sample_weight is None else np.asarray(sample_weight, float)
-        value = float(metric.value(metric(scores, targets, weights)))
-        return value if metric.higher_is_better else -value
-
-    # ---- readable models -------------------------------------------------------------------------------------------
-
-    def explain(self, X: Any = None, y: Any = None, sample_weight: ArrayLike | None = None) -> Explanation:
-        """Return what every level of every feature adds to the score, of a linear or additive model of two classes.
-
-        Parameters
-        ----------
-        X, y, sample_weight : array-like, optional
-            Rows, best those of training: the frame then has a bootstrap band, and of a linear model the share of each
-            level.
-
-        Returns
-        -------
-        Explanation
-            `frame` has a row for every level, `figure(feature)` draws one.
-        """
-        from metricgrad.estimators.explain import Explanation
-
-        return Explanation(self._terms(X, y, sample_weight))
-
-    def scorecard(
-        self, X: Any = None, y: Any = None, sample_weight: ArrayLike | None = None, points: int = 20
-    ) -> Scorecard:
-        """Return integer points for every level of a linear or additive model of two classes.
-
-        Parameters
-        ----------
-        X, y, sample_weight : array-like, optional
-            Rows by which the rounding and the threshold are chosen, and the loss of rounding is measured, by the true
-            metric. Without them points are rounded to the nearest.
-        points : int
-            Points of a level at most.
-
-        Returns
-        -------
-        Scorecard
-        """
-        from metricgrad.estimators.scorecard import make_scorecard
-
-        terms, metric = self._terms(X, y, sample_weight, band=False), get_metric(self.metric)
-        if X is None or y is None:
-            return make_scorecard(terms, metric, points)
-        scores, checked = self._decision(X), self._checked(X, reset=False)
-        dense = np.asarray(checked.toarray() if hasattr(checked, "toarray") else checked, float)
-        cells = dict(zip(self._names(), dense.T, strict=True))
-        targets = known_labels(y, self.classes_, metric.task, getattr(self, "positive_label_", None))
-        weights = None if sample_weight is None else np.asarray(sample_weight, float)
-        return make_scorecard(terms, metric, points, cells, np.asarray(targets, float), weights, scores)
-
-    def _shapes(self) -> str:
-        additive = self.network_.additive is not None and self.network_.outputs is None
-        return self.explain().drawn(MAX_CARD_SHAPES) if additive else ""
-
-    def _names(self) -> list[str]:
-        names = getattr(self, "feature_names_in_", None)
-        return [f"x{number}" for number in range(self.n_features_in_)] if names is None else list(map(str, names))
-
-    def _terms(
-        self, X: Any = None, y: Any = None, sample_weight: Any = None, names: Any = None, band: bool = True
-    ) -> Terms:
-        """Return the terms of the model, with a band if rows are given."""
-        from metricgrad.estimators.terms import terms_of
-
-        check_is_fitted(self, "threshold_")
-        rows = None
-        if X is not None and y is not None:
-            targets = known_labels(
-                y, self.classes_, get_metric(self.metric).task, getattr(self, "positive_label_", None)
-            )
-            x = torch.from_numpy(Scaler(self.centre_, self.scale_).transform(self._checked(X, reset=False)))
-            weights = None if sample_weight is None else torch.as_tensor(np.asarray(sample_weight, float))
-            rows = Rows(x, torch.as_tensor(np.asarray(targets, float)), weights)
-        return terms_of(self, self._names() if names is None else list(names), rows, band)
-
-    def _facts(self) -> dict[str, str]:
-        cuts = ", ".join(f"{cut:.4g}" for cut in np.ravel(self.threshold_)[:8])
-        calls = getattr(self, "calls_", 0)
-        counted = {"calls of the metric": f"{calls:,}"} if calls else {}
-        results = getattr(self, "results_", [])
-        chosen = {"model": f"{results[0]['model']}, the best of {len(results)}"} if len(results) > 1 else {}
-        return {"method": self.method, **chosen, "threshold": cuts, **counted}
-
-    @property
-    def _judged_on(self) -> str:
-        several = any(line["folds"] > 1 for line in getattr(self, "results_", []))
-        return "the rows that each fold left out" if several else "validation rows"
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        try:
-            task = get_metric(self.metric).task
-        except (TypeError, ValueError):  # fit says what is wrong with the metric
-            task = BINARY
-        tags.classifier_tags.multi_class = task.name == "multiclass"
-        tags.classifier_tags.multi_label = task.name == "multilabel"
-        tags.target_tags.multi_output = task.name == "multilabel"
         tags.input_tags.sparse = True
         return tags
 
@@ -494,6 +288,25 @@ def scores_in_double(network: nn.Module, x: torch.Tensor) -> torch.Tensor:
     network.eval()
     dtype = next((p.dtype for p in network.parameters()), torch.float64)  # trees have no parameters
     return torch.cat([network(x[rows].to(dtype)).double() for rows in chunks(len(x))])
+
+
+def scored(metric: Metric, scores: Array, targets: Array, sample_weight: Any, columns: Array | None) -> float:
+    """Return a metric in its usual form (F1 0.69), negated if lower is better, as scorers do."""
+    targets = targets if columns is None else np.column_stack((targets, columns))
+    weights = None if sample_weight is None else np.asarray(sample_weight, float)
+    value = float(metric.value(metric(scores, targets, weights)))
+    return value if metric.higher_is_better else -value
+
+
+def weights_for(metric: Metric, sample_weight: Any, X: Any) -> Array | None:
+    """Check the weights of rows, which must be equal where the metric takes none."""
+    weights = None if sample_weight is None else check_weights(sample_weight, X)
+    if weights is not None and not metric.takes_weights and np.ptp(weights):
+        raise ValueError(
+            f"sample_weight: expected equal weights because the metric {metric.name!r} takes none, "
+            f"got {weights.min():g} to {weights.max():g}"
+        )
+    return weights
 
 
 def check_fit(network: Scorer, x: torch.Tensor) -> None:

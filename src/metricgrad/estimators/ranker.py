@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from metricgrad.estimators.held_out import Joined, is_table, joined
@@ -24,13 +25,16 @@ from metricgrad.losses.ranking import QUERY_LOSSES
 from metricgrad.metrics.registry import Metric, get_metric
 from metricgrad.metrics.tasks import RANKING
 from metricgrad.reporting.progress import work_bar
-from metricgrad.training.data import Rows, Scaler, check_weights, members, queries_of
+from metricgrad.training.data import Rows, Scaler, check_weights, members, merge_duplicates, queries_of
 from metricgrad.training.history import Round
 from metricgrad.training.methods import METHODS, make_loss
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import Recipe, get_recipe
 from metricgrad.training.selection import loss_of
 from metricgrad.training.splits import Indices, split, split_at
+
+MAX_COUNT = 1_000
+"""How often a document may be there."""
 
 
 class _Judged(NamedTuple):
@@ -146,9 +150,11 @@ class MetricRanker(MetricEstimator):
         group : array-like of shape (queries,), optional
             Sizes of consecutive queries, as LightGBM takes them.
         qid : array-like of shape (rows,), optional
-            The query of every row, instead of `group`.
+            The query of every row, instead of `group`. Without both, all rows are one query, which is warned of; a
+            share of them is held out and judged as another.
         sample_weight : array-like of shape (rows,), optional
-            A row of weight 0 is left out; the others must have equal weights, because a document is shown once.
+            Integers: a document of weight 2 is as good as two, one of weight 0 is left out. Other weights must be
+            equal.
         validation : (X, y, group) or array-like, optional
             What to choose a checkpoint on: separate queries, given by `group` or `qid` as those to train on; or whole
             queries of those given, by the indices or a mask of their rows. By default a share of the queries,
@@ -166,7 +172,10 @@ class MetricRanker(MetricEstimator):
             X, y, sample_weight, validation = _joined_queries(X, y, sample_weight, more)
         X, y = self._checked(X, y, ensure_min_samples=2, y_numeric=True)
         grades = np.asarray(y)
-        table = _judged(grades, _queries(len(grades), group, qid, more), sample_weight)
+        if group is None and qid is None and more is None:
+            X, table, validation = self._one_query(X, grades, sample_weight, validation, seed)
+        else:
+            table = _judged(grades, _queries(len(grades), group, qid, more), sample_weight)
         training, held_out = self._parts(table, validation, seed)
         scaler = Scaler.fit(X, np.concatenate(training), standardise=self._standardises)
         self.centre_, self.scale_, x = scaler.centre, scaler.scale, scaler.transform(X)
@@ -183,6 +192,21 @@ class MetricRanker(MetricEstimator):
         self.network_, self.history_, self.interrupted_, self.verdict_ = trained[:4]
         self.validation_loss_ = loss_of(metric, kept, scores_in_double(self.network_, kept.x))
         return self
+
+    def _one_query(
+        self, X: Any, grades: Array, sample_weight: ArrayLike | None, validation: ArrayLike | None, seed: int
+    ) -> tuple[Any, _Judged, Indices]:
+        """Return rows that are one query as two, to train on and to choose on, and the places of the latter."""
+        warnings.warn("group, qid: neither is given, so that all rows are ranked as one query", stacklevel=3)
+        counts = _counts(sample_weight, grades)
+        if validation is None:
+            X, grades, weights = merge_duplicates(X, grades, counts.astype(float))
+            counts = _counts(weights, grades)
+            parts = split(grades > np.median(grades), seed, test=0.0, validation=self.validation_fraction)
+        else:
+            parts = split_at(validation, len(grades))
+        queries = [np.repeat(rows, counts[rows]) for rows in (parts.train, parts.validation)]
+        return X, _judged(grades, queries, None), parts.validation
 
     def _parts(self, table: _Judged, validation: ArrayLike | None, seed: int) -> tuple[list[Indices], list[Indices]]:
         """Return the queries to train on and to choose on, only informative ones: those with two different grades."""
@@ -243,7 +267,9 @@ class MetricRanker(MetricEstimator):
         """
         metric, scores = _of_ranking(self.metric), torch.as_tensor(self.predict(X))
         grades = column_or_1d(y)
-        table = _judged(grades, queries_of(len(grades), group, qid), sample_weight)
+        one = group is None and qid is None
+        queries = [np.arange(len(grades))] if one else queries_of(len(grades), group, qid)
+        table = _judged(grades, queries, sample_weight)
         if len(scores) != len(table.grades):
             raise ValueError(f"y: expected a grade for each of {len(scores)} rows, got {len(table.grades)}")
         rows = Rows(scores, torch.as_tensor(table.grades), None, torch.as_tensor(members(table.queries)))
@@ -252,7 +278,6 @@ class MetricRanker(MetricEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
         tags.target_tags.required = True
         return tags
 
@@ -307,11 +332,24 @@ def _judged(grades: Array, queries: list[Indices], sample_weight: ArrayLike | No
     if invalid.any():
         raise ValueError(f"y: expected grades of at least 0, got {grades[invalid][0]:g}")
     if sample_weight is not None:
-        weights = check_weights(sample_weight, grades)
-        if np.ptp(weights[weights > 0]):
-            raise ValueError(
-                f"sample_weight: expected 0 or one other weight, because a document is shown once, got "
-                f"{weights[weights > 0].min():g} to {weights.max():g}"
-            )
-        queries = [query[weights[query] > 0] for query in queries]
+        counts = _counts(sample_weight, grades)
+        queries = [np.repeat(query, counts[query]) for query in queries]
     return _Judged(grades, [query for query in queries if len(query)])
+
+
+def _counts(sample_weight: ArrayLike | None, grades: Array) -> NDArray[np.int64]:
+    """Return how often every document is there, by weights of which only the ratios matter: `(rows,)`.
+
+    >>> _counts([0, 2, 4], np.zeros(3)).tolist(), _counts([0.5, 0.5, 0], np.zeros(3)).tolist()
+    ([0, 1, 2], [1, 1, 0])
+    """
+    weights = np.ones(len(grades)) if sample_weight is None else check_weights(sample_weight, grades)
+    positive = weights[weights > 0]
+    if not np.ptp(positive):
+        return np.asarray(weights > 0, np.int64)
+    if (weights % 1).any() or weights.max() > MAX_COUNT:
+        raise ValueError(
+            "sample_weight: expected equal weights, or how often each document is there, an integer of at most "
+            f"{MAX_COUNT:,}, got {positive.min():g} to {positive.max():g}"
+        )
+    return np.asarray(weights // np.gcd.reduce(weights.astype(np.int64)), np.int64)

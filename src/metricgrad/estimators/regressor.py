@@ -14,10 +14,10 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from metricgrad.estimators.metric_columns import checked_columns
-from metricgrad.estimators.metric_estimator import Array, MetricEstimator, seed_of
+from metricgrad.estimators.metric_estimator import Array, MetricEstimator, scored, seed_of, weights_for
 from metricgrad.metrics.constants import Correction, Units
 from metricgrad.metrics.registry import Metric, get_metric
-from metricgrad.training.data import Rows, Scaler, TrainingData, check_weights, merge_duplicates
+from metricgrad.training.data import Rows, Scaler, TrainingData, merge_duplicates
 from metricgrad.training.history import Round
 from metricgrad.training.recipe import Recipe
 from metricgrad.training.splits import Split
@@ -213,12 +213,7 @@ class MetricRegressor(RegressorMixin, MetricEstimator):  # type: ignore[misc]
             X, y, sample_weight, validation = joined_for(metric, X, y, sample_weight, validation)
         X, y = self._checked(X, y, ensure_min_samples=2, y_numeric=True)
         targets: Array = np.asarray(y, np.float64)
-        weights = None if sample_weight is None else check_weights(sample_weight, X)
-        if weights is not None and not metric.takes_weights and np.ptp(weights):
-            raise ValueError(
-                f"sample_weight: expected equal weights because the metric {metric.name!r} takes none, "
-                f"got {weights.min():g} to {weights.max():g}"
-            )
+        weights = weights_for(metric, sample_weight, X)
         known = checked_columns(columns, metric, len(targets))
         if validation is None and groups is None and known is None and metric.takes_weights:
             X, targets, weights = merge_duplicates(X, targets, weights)
@@ -281,10 +276,7 @@ class MetricRegressor(RegressorMixin, MetricEstimator):  # type: ignore[misc]
         metric, predictions = _of_numbers(self.metric), self.predict(X)
         targets: Array = np.asarray(column_or_1d(y), np.float64)
         known = checked_columns(columns, metric, len(predictions))
-        targets = targets if known is None else np.column_stack((targets, known))
-        weights = None if sample_weight is None else np.asarray(sample_weight, float)
-        value = float(metric.value(metric(predictions, targets, weights)))
-        return value if metric.higher_is_better else -value
+        return scored(metric, predictions, targets, sample_weight, known)
 
     def leaderboard(self) -> pd.DataFrame:
         """Return the strategies that competed, the chosen one first.
@@ -336,11 +328,6 @@ class MetricRegressor(RegressorMixin, MetricEstimator):  # type: ignore[misc]
     def _facts(self) -> dict[str, str]:
         verdict = self.verdict_
         return {"strategy": verdict.winner, "trained in": f"{verdict.units} units", "predictions": verdict.constant}
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
 
 
 def _of_numbers(spec: Any) -> Metric:

@@ -50,11 +50,12 @@ def write_predictions(
     out: str | Path,
     ids: Sequence[str] = (),
     report: Report = lambda line: None,
+    proba: bool = False,
 ) -> int:
     """Score a file into a CSV file with the columns `row`, ids and what is predicted; return the number of rows.
 
     That is `score` and `label` of two classes, `label` and a score for each of several, the labels and their scores,
-    `prediction` of numbers, or the `score` of rows of queries.
+    `prediction` of numbers, or the `score` of rows of queries; with `proba`, probabilities of classes or labels too.
 
     The file appears only when it is complete; `-` is standard output. No cell is a formula to a spreadsheet, and every
     cell that holds a line break is quoted. An id with the name of another column is written as `NAME (id)`.
@@ -66,16 +67,19 @@ def write_predictions(
             for name in ids:
                 check_column(name, list(frame.columns), "id")
             named = ids or [name for name in model.pipeline_[0].schema_.ids if name in frame.columns]
-            part = predicted(model, frame, named, rows)
+            part = predicted(model, frame, named, rows, proba)
             # With this line end, csv quotes cells with either of its characters in every version of Python.
             part.to_csv(file, index=False, header=not rows, lineterminator=LINE_END)
             rows += len(part)
     return rows
 
 
-def predicted(model: TableModel, frame: pd.DataFrame, ids: Sequence[str] = (), before: int = 0) -> pd.DataFrame:
+def predicted(
+    model: TableModel, frame: pd.DataFrame, ids: Sequence[str] = (), before: int = 0, proba: bool = False
+) -> pd.DataFrame:
     """Return row numbers from 1 on, ids and what is predicted, no cell of which is a formula to a spreadsheet."""
     own = model.prediction_columns(frame)
+    own |= model.probability_columns(frame) if proba else {}
     columns = [
         np.arange(before + 1, before + len(frame) + 1),
         *(frame[name].map(harmless, na_action="ignore").to_numpy() for name in ids),

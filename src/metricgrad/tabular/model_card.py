@@ -33,6 +33,7 @@ def model_card(model: TableModel, metric: Metric, made_by: Mapping[str, str]) ->
         f"so expect slightly less on new rows.{stopped}",
         *([f"- It {_in_markdown(inner.verdict_)}."] if inner.verdict_ is not None else []),
         *_decided(model),
+        *_probabilities(inner),
         f"- Trained on {model.data_['rows']:,} rows, {positive}{model.pipeline_[1].n_features_in_:,} features.",
         f"- Method {inner.method}, model {inner.network_.name}.",
         "",
@@ -88,6 +89,11 @@ def _decided(model: TableModel) -> list[str]:
     if isinstance(target, GradeTarget):
         return ["- Scores order the rows of a query; they mean nothing across queries."]
     return [f"- Numbers in the unit of {_in_markdown(target.name)}: {_in_markdown(inner.correction_)}."]
+
+
+def _probabilities(inner: Any) -> list[str]:
+    known = getattr(inner, "calibration_", None)
+    return [] if known is None else [f"- Probabilities by `predict_proba`: {known}."]
 
 
 def _importance(model: TableModel) -> list[str]:

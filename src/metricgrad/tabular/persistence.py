@@ -185,6 +185,7 @@ def _estimator_state(inner: Any) -> dict[str, Any]:
         state["threshold"] = inner.threshold_
         state |= {"column_codes": inner.column_codes_} if inner.column_codes_ else {}
         state |= {"rule": inner.rule_.to_dict()} if inner.rule_ is not None else {}
+        state |= {"probabilities": inner.calibration_.to_dict()} if inner.calibration_ is not None else {}
     if hasattr(inner, "correction_"):
         state["units"] = asdict(inner.units_)
         knots = inner.correction_.knots

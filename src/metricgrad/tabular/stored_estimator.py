@@ -90,6 +90,10 @@ def _classifier(state: Field, name: str, target: Any, given: tuple[str, str, Rec
     inner.verdict_ = _verdict(entry["verdict"])
     inner.column_codes_ = read_column_codes(entry["column_codes"]) if "column_codes" in entry else {}
     inner.rule_ = _rule(entry["rule"]) if "rule" in entry and outputs is None else None
+    if "probabilities" in entry:  # not in folders of 0.1.0
+        from metricgrad.tabular.stored_probabilities import read_probabilities
+
+        inner.calibration_ = read_probabilities(entry["probabilities"], outputs or 1, labels=task == "multilabel")
     inner.task_, inner.chosen_recipe_ = task, inner.effective_recipe
     inner.classes_ = np.array([0.0, 1.0]) if outputs is None else np.arange(outputs)
     model = TableClassifier(name, *given)

@@ -255,6 +255,29 @@ class TableClassifier(ClassifierMixin, TableModel):  # type: ignore[misc]
         """
         return self._labels(self.decision_function(X, columns))
 
+    def predict_proba(self, X: Any) -> Array:
+        """Return the probability of every class, or of every label, calibrated on held-out rows.
+
+        `predict` does not cut them at 0.5 but where the metric is best.
+
+        Parameters
+        ----------
+        X : DataFrame
+            As for `decision_function`.
+
+        Returns
+        -------
+        ndarray of shape (rows, classes) or (rows, labels)
+        """
+        return self.in_parts(as_frame(X), lambda features, _: self.model_.predict_proba(features))
+
+    def probability_columns(self, frame: pd.DataFrame) -> dict[str, Array]:
+        """Return the probability of the positive class, or of each of several classes or labels, by name."""
+        p = self.predict_proba(frame)
+        if isinstance(self.target_, Target):
+            return {"probability": p[:, 1]}
+        return {f"probability ({name})": p[:, place] for place, name in enumerate(self.target_.labels)}
+
     def _labels(self, decision: Array) -> Array:
         if isinstance(self.target_, LabelTarget):
             pairs = zip(self.target_.targets, (decision >= 0).astype(int).T, strict=True)

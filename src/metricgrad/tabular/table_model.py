@@ -82,6 +82,10 @@ class TableModel(NestedRecipe):
         """Return what a file of predictions says of every row, by the names of its columns."""
         raise NotImplementedError
 
+    def probability_columns(self, frame: pd.DataFrame) -> dict[str, Array]:
+        """Return probabilities for such a file; only classes and labels have any."""
+        raise TableError(f"proba: expected a model of classes or labels, got one of {self.target_.kind}")
+
     # ---- fitting ---------------------------------------------------------------------------------------------------
 
     def fit(

@@ -115,7 +115,8 @@ class TrainingData:
     """Features `(rows, features)` as given, targets, weights `(rows,)` and the scaler of the features.
 
     Targets are classes or, with a column each, several labels, `(rows, labels)`. With `classes`, they become one
-    column per class. `columns`, `(rows, columns)`, hold what the metric needs beside them.
+    column per class. `columns`, `(rows, columns)`, hold what the metric needs beside them. `class_weights`,
+    `(classes,)`, multiply the weights of rows that are trained on, not of those that a model is judged by.
     """
 
     X: Any
@@ -124,6 +125,7 @@ class TrainingData:
     classes: int = 0
     columns: Array | None = None
     scaler: Scaler | None = None
+    class_weights: Array | None = None
 
     def standardised(self, rows: Array, standardise: bool = True) -> TrainingData:
         """Return the data with a scaler fitted on some rows."""
@@ -141,7 +143,15 @@ class TrainingData:
     def lazy_rows(self, part: Array, set_size: int) -> Rows:
         """Return some rows to draw sets from; those of a large table are standardised as they are drawn."""
         large = self.X.shape[0] * self.X.shape[1] > LAZY_CELLS and len(part) > set_size
-        return self._lazy_rows(part) if large else self.rows(part)
+        data = self.class_weighted()
+        return data._lazy_rows(part) if large else data.rows(part)
+
+    def class_weighted(self) -> TrainingData:
+        """Return the data with weights that have been multiplied by those of the classes."""
+        if self.class_weights is None:
+            return self
+        factors = self.class_weights[self.targets.astype(int)]
+        return replace(self, weights=factors if self.weights is None else factors * self.weights, class_weights=None)
 
     def validation_rows(self, part: Array) -> Rows:
         """Return some rows to score in parts; very many are standardised as they are scored."""
