@@ -24,13 +24,13 @@ from metricgrad import MetricRegressor, get_metric
 from metricgrad.estimators.metric_estimator import Trained, scores_in_double
 from metricgrad.estimators.number_competition import NumberCompetition
 from metricgrad.estimators.number_strategies import (
-    LEARNED,
     MSE,
     Strategy,
     Truth,
     chosen_correction,
     quantile_of_constant,
 )
+from metricgrad.estimators.numbers_verdict import LEARNED
 from metricgrad.evaluation.store import Store
 from metricgrad.metrics.constants import Units
 from metricgrad.training.splits import split

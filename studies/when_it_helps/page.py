@@ -86,7 +86,7 @@ def opening(found: pd.DataFrame) -> str:
 
 What the chosen model loses when the learned surrogate is not among the strategies, by regime:
 
-{situations.regimes(*(float(at(found, model=one)["gain"].mean()) for one in models_of(found)[1:]))}
+{situations.regimes({MODEL_LABELS[m]: float(at(found, model=m)["gain"].mean()) for m in models_of(found)[1:]})}
 
 For two classes and a cheap metric, weights, soft counts and direct search find what the surrogate finds: it can be left
 out. It is worth its place where there is neither a formula nor a model with few weights: a cost of numbers with a jump

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import pandas as pd
@@ -115,8 +116,8 @@ def _boxes() -> str:
     )
 
 
-def regimes(small: float, large: float) -> str:
-    """Return what the surrogate adds by regime; two shares of the loss that it saves networks of two sizes."""
+def regimes(networks: Mapping[str, float]) -> str:
+    """Return what the surrogate adds by regime; `networks` are shares of the loss that it saves some of them."""
     frame = strategies.frame_of(list(Store(strategies.RESULTS)))
     rows = []
     for model, own in frame.groupby("model", sort=False):
@@ -124,8 +125,14 @@ def regimes(small: float, large: float) -> str:
         rows.append(
             [f"{model} model", "two classes, labels only", f"{added.mean():+.1f} ± {added.sem():.1f} % of the loss"]
         )
-    for title, share in (("network of 30 units", small), ("network of 100-30-10 units", large)):
-        rows.append([title, "two classes, labels only", f"{100 * share:+.1f} % of the loss (over cross-entropy alone)"])
+    for title, share in networks.items():
+        rows.append(
+            [
+                f"network of {title}",
+                "two classes, labels only",
+                f"{100 * share:+.1f} % of the loss (over cross-entropy alone)",
+            ]
+        )
     found = numbers.outcomes()
     for model, title in (("linear", "linear model"), ("mlp", "network of 100-30-10 units")):
         for cell in numbers.COSTS:

@@ -143,33 +143,27 @@ def test_the_published_recipe_is_described_where_it_was_run() -> None:
     without, with_it = every_metric(2), every_metric(2, sl_published=0.3)
     assert "as published" not in when.baseline_part(without)
     assert when.baseline_part(with_it).count("SL as published") == 2  # in words, and in the table
-    assert "the paper's own recipe" not in when.readme_part(without, sizes=False)
-    assert "against the paper's own recipe, with" in when.readme_part(with_it, sizes=False)
 
 
-def test_sizes_trees_and_other_losses_are_named_where_they_were_run() -> None:
-    alone = when.readme_part(every_metric(2), sizes=False)
-    assert "size" not in alone
-    assert "against" not in alone
+def test_trees_are_named_where_they_were_run() -> None:
     assert "tree" not in when.baseline_part(every_metric(2))
-    full = " ".join(when.readme_part(every_metric(2, focal=0.3, aucm=0.3, lightgbm=0.1), sizes=True).split())
-    assert "By dataset, prevalence and size, against two more hand-made losses and LightGBM, with" in full
 
 
 def test_seeds_are_one_number_only_if_all_cells_have_as_many() -> None:
     losses = every_metric(5)
     assert "(five seeds)" in when.opening(win.gains(losses))
-    assert "(five seeds)" in when.readme_part(losses, sizes=False)
-    assert "worst" not in when.readme_part(losses, sizes=False)
     losses.loc[("susy", "f1", "small", 4), "cross-entropy"] = np.nan
     assert "(seeds: linear 5, 30 units 4 to 5)" in when.opening(win.gains(losses))
 
 
-def test_the_readme_names_the_worst_cell() -> None:
+def test_situations_have_what_the_largest_network_saves_and_link_to_pages_that_exist() -> None:
     losses = every_metric(2)
-    losses.loc[("susy", "f1", "small"), "sl-r"] = 0.3
-    losses.loc[("a9a", "auc", "linear"), "sl-r"] = 0.25
-    assert "The worst cell: susy/F1/30 units -50.0%.*" in " ".join(when.readme_part(losses, sizes=False).split())
+    losses.loc[(slice(None), slice(None), "small"), "sl-r"] = 0.15
+    part = when.readme_part(win.gains(losses))
+    assert "saved a network 25.0 % of the loss" in part
+    links = re.findall(r"\]\((.*?)\)", part)
+    assert len(links) >= 7
+    assert [link for link in links if not (ROOT / link).is_file()] == []
 
 
 def test_gains_by_size_are_of_the_same_cells_and_seeds_at_every_size(tmp_path: Path) -> None:
