@@ -10,6 +10,7 @@ import pandas as pd
 from metricgrad.evaluation.store import Store
 from studies.auto import page as auto
 from studies.calls import page as calls
+from studies.money import page as money
 from studies.numbers import page as numbers
 from studies.pages import markdown
 from studies.ranking import page as ranking
@@ -48,6 +49,12 @@ def situations(rich: float) -> list[Situation]:
             "auto",
         ),
         Situation(
+            "amounts, costs of each row or groups in the metric",
+            "`columns=`, with any model",
+            _money(),
+            "money",
+        ),
+        Situation(
             "numbers judged by a cost or a tolerance",
             "`MetricRegressor`",
             _numbers(),
@@ -83,6 +90,16 @@ def _auto() -> str:
     found = auto.saved(auto.losses(auto.frame_of(list(Store(auto.RESULTS))), "f1"), "auto", "lightgbm")
     counts = f"{found['better']} better, {found['level']} level, {found['worse']} worse"
     return f"F1: saved {found['mean']:+.1f} ± {found['error']:.1f} % of the loss of LightGBM + threshold; {counts}"
+
+
+def _money() -> str:
+    found = money.frame_of()
+    own = found[(found["cell"] == "churn") & (found["model"] == "additive")]
+    gain = own["default"] - own["proper"]
+    return (
+        f"churn, costs of each row, additive model: savings {own['proper'].mean():.3f} by cross-entropy + threshold, "
+        f"{own['default'].mean():.3f} chosen ({gain.mean():+.3f} ± {gain.sem():.3f}, {len(own)} splits)"
+    )
 
 
 def _numbers() -> str:
