@@ -19,12 +19,13 @@ import pandas as pd
 from sklearn.model_selection import train_test_split
 
 from metricgrad import MetricClassifier, get_metric
-from metricgrad.estimators.competition import Candidate, Competition
+from metricgrad.estimators.competition import Candidate
 from metricgrad.evaluation.store import Store
 from metricgrad.metrics.thresholds import best_threshold
 from metricgrad.paper.datasets import data_folder
 from studies import pages
 from studies.money import page
+from studies.strategies.run import Kept
 
 TEST_SHARE = 0.4
 MODELS = ("linear", "additive", "mlp", "lightgbm")
@@ -72,16 +73,6 @@ def _table(frame: pd.DataFrame, columns: dict[str, np.ndarray]) -> Table:
 
 
 TABLES: Mapping[str, Callable[[], Table]] = {"fraud": frauds, "churn": churn, "income": incomes, "loans": loans}
-
-
-class Kept(MetricClassifier):
-    """A classifier that keeps all models of its competition."""
-
-    competition_: Competition
-
-    def _compete(self, *args: Any) -> Competition:
-        self.competition_ = super()._compete(*args)
-        return self.competition_
 
 
 def decided_by(model: Kept, candidate: Candidate) -> MetricClassifier:
