@@ -179,7 +179,8 @@ def blocks(language: str) -> list[str]:
 
 
 def unseen(names: dict[str, Any]) -> str:
-    return f"F1 on unseen rows: {f1_score(names['y_test'], names['model'].predict(names['X_test'])):.3f}\n"
+    score = f1_score(names["y_test"], names["model"].predict(names["X_test"]))
+    return f"F1 on unseen rows: {score:.3f}\n{names['model'].verdict_}\n"
 
 
 def letters(names: dict[str, Any]) -> str:

@@ -276,7 +276,7 @@ class Seen(NamedTuple):
 
 def numbers_of(surrogate: Surrogate) -> tuple[float, ...]:
     """Return some numbers by which a surrogate that has learned since can be told."""
-    return float(surrogate.last.bias), float(surrogate.low), float(surrogate.high)
+    return float(surrogate.last.bias.detach()), float(surrogate.low), float(surrogate.high)
 
 
 @np.errstate(all="ignore")
