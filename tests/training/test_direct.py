@@ -51,6 +51,22 @@ def test_a_search_ends_with_less_true_loss_than_its_start(metric: str, spec: str
     assert [one.evaluations for one in found] == sorted(one.evaluations for one in found)
 
 
+def test_of_many_rows_a_part_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, seen = crossed(4_000), set()
+    monkeypatch.setattr("metricgrad.training.direct.MAX_ROWS", 500)
+
+    class Watched(DirectSearch):
+        def forward(self, scores: torch.Tensor, targets: torch.Tensor, weights: Any = None) -> torch.Tensor:
+            seen.add((scores.shape[-1], round(float((weights * targets).sum() / weights.sum()), 3)))
+            return super().forward(scores, targets, weights)
+
+    problem = solved(rows)
+    before = float(f1.best(problem.scores(), rows.y))
+    list(search(problem, Watched(f1)))
+    assert seen == {(500, round(float(rows.y.mean()), 3))}
+    assert float(f1.best(problem.scores(), rows.y)) < before - 0.01
+
+
 def test_the_loss_of_a_search_is_that_of_the_best_threshold() -> None:
     rows = crossed()
     scores = rows.x[:, 0]

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from metricgrad.metrics.metric import Metric
 
 if TYPE_CHECKING:
+    from metricgrad.training.data import Rows
     from metricgrad.training.solver import Problem
 
 EVALUATIONS = 3_000
@@ -31,6 +32,8 @@ MAX_SEARCHED = 1_000
 """Columns up to which a search is worth trying."""
 REPORTS = 10
 """How often a search reports, evenly over its evaluations."""
+MAX_ROWS = 30_000
+"""Rows that candidates are judged on; of more, a part, in which weights make up for rows that are left out."""
 MAX_SCORES = 4_000_000
 """Scores of candidates that are judged at a time."""
 
@@ -77,7 +80,8 @@ def search(problem: Problem, loss: DirectSearch, seed: int = 0) -> Iterator[Foun
 
     origin, bias = problem.weights
     basis = problem.search_basis(SHRINKAGE)
-    start, moves = problem.scores(), problem.columns @ basis.float()
+    rows = _judged_rows(problem, loss.metric, seed)
+    start, moves = problem.scores()[rows.x], problem.columns[rows.x] @ basis.float()
     count = moves.shape[1]
     unit = float(start.std(correction=0) / moves.std(0, correction=0).mean().clamp(min=1e-12)) / count**0.5
     options = {
@@ -95,7 +99,7 @@ def search(problem: Problem, loss: DirectSearch, seed: int = 0) -> Iterator[Foun
     reported, calls = 0, loss.metric.calls
     while not strategy.stop() and not _out_of_calls(loss.metric, calls):
         points = np.array(strategy.ask())
-        losses = _judged(loss, problem, start, unit * torch.from_numpy(points).float(), moves)
+        losses = _judged(loss, rows, start, unit * torch.from_numpy(points).float(), moves)
         strategy.tell(list(points), losses)
         if strategy.countevals >= (reported + 1) * loss.evaluations / REPORTS or strategy.stop():
             reported = int(strategy.countevals * REPORTS / loss.evaluations)
@@ -104,9 +108,17 @@ def search(problem: Problem, loss: DirectSearch, seed: int = 0) -> Iterator[Foun
             yield Found(int(strategy.countevals), min(losses))
 
 
-def _judged(loss: DirectSearch, problem: Problem, start: Tensor, points: Tensor, moves: Tensor) -> list[float]:
+def _judged_rows(problem: Problem, metric: Metric, seed: int) -> Rows:
+    """Return the rows that candidates are judged on, with their places among those of the problem as features."""
+    from metricgrad.training.solver import part_of
+
+    rows = problem.rows._replace(x=torch.arange(len(problem.rows.y)))
+    return part_of(rows, MAX_ROWS, metric.task.strata(rows.y) if metric.takes_weights else None, seed)
+
+
+def _judged(loss: DirectSearch, rows: Rows, start: Tensor, points: Tensor, moves: Tensor) -> list[float]:
     """Return the true losses of candidates, `(candidates, coordinates)`, some at a time."""
-    y, w = problem.rows.y, problem.rows.w
+    y, w = rows.y, rows.w
     losses: list[float] = []
     for some in points.split(max(MAX_SCORES // len(start), 1)):
         sets = (rows.expand(len(some), *rows.shape) for rows in (y, w) if rows is not None)

@@ -88,7 +88,8 @@ class Problem:
         self.single = not task.outputs
         self.held_out: Tensor | None = None  # the columns of the validation rows
         if like is None:
-            self.rows = _part_of(rows, form.head.in_features, task.strata(rows.y) if weighted else None, seed)
+            most = max(MAX_CELLS // max(form.head.in_features, 1), 1_000)
+            self.rows = part_of(rows, most, task.strata(rows.y) if weighted else None, seed)
             self.columns = self.design(self.rows.x)
             self.gram = self._gram()
         else:
@@ -258,12 +259,12 @@ class Given(nn.Module):
         return scores.squeeze(-1) if scores.shape[-1] == 1 else scores
 
 
-def _part_of(rows: Rows, columns: int, strata: Tensor | None, seed: int) -> Rows:
+def part_of(rows: Rows, most: int, strata: Tensor | None, seed: int) -> Rows:
     """Return rows to solve for: all, or of too many a part in which every class has up to an equal share.
 
     Weights make up for what is left out; without strata, rows are drawn as they come.
     """
-    count, most = len(rows.y), max(MAX_CELLS // max(columns, 1), 1_000)
+    count = len(rows.y)
     if count <= most:
         return Rows(rows.x[:], rows.y, rows.w)
     small = torch.int32 if count < 2**31 else torch.int64  # one for every row: they weigh as much as a feature
