@@ -38,4 +38,5 @@ if dist.get_rank() == 0:
     metric = get_metric("average_precision")
     with torch.no_grad():
         print(f"{metric.shown(metric(network(test[0])[:, 0], test[1]))} on unseen rows")
+dist.barrier()  # a rank that leaves early may take down its threads while others still need them
 dist.destroy_process_group()

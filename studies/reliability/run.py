@@ -15,7 +15,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -158,8 +158,9 @@ def _prepare(parts: Sequence[ModuleType], work: Path) -> None:
     try:
         status = os.waitpid(pid, 0)[1]
     except KeyboardInterrupt:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
+        with suppress(ProcessLookupError, ChildProcessError):  # it may have just ended
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
         raise
     if status:
         raise RuntimeError("the cases could not be prepared")
