@@ -266,16 +266,17 @@ many small ones where cross-entropy has one. On larger sets the network's own ar
 1,000 rows are put on a grid ([decision 34](decisions/0034-large-sets-on-a-grid.md)), so that the surrogate's share
 becomes small.
 
-Where a bar is missed on 400 rows, five ways were tried. (1) Fewer operations of torch (class weights once, no copies
-of constants, no search for tied weights): {frozen_before}, {third_before} and {every_before} times cross-entropy
-frozen, refined every third step and refined every step ({at}). (2) `torch.compile` of the loss, below. (3) The
-gradient written out in numpy, whose operations take a fraction of the time of torch's, Adam without the class around
-it, and the sets of a step pooled once for the loss and for `refine`: {frozen_numpy}, {third_numpy} and {every_numpy}
-({at_numpy}). (4) Sets read and checked once, in numpy; the metric called without checks, and without weights that
-nobody gave. (5) Sets judged once for the loss and for `refine`, and the curve of a small set counted by numpy: what is
-measured here. Refined every step it is near its bar, and differs from run to run: of eight runs of this code or the
-one before it, on the same machine, the least gave 1.71 and the largest 1.88. What is left of a step with `refine` is
-the true metric, the surrogate's own gradient and Adam on its weights. The default recipe refines every third step.
+Where a bar is missed on 400 rows, five ways were tried. (1) Fewer operations of torch (class weights once, no
+copies of constants, no search for tied weights): {frozen_before}, {third_before} and {every_before} times
+cross-entropy frozen, refined every third step and refined every step ({at}). (2) `torch.compile` of the loss,
+below. (3) The gradient written out in numpy, whose operations take a fraction of the time of torch's, Adam without
+the class around it, and the sets of a step pooled once for the loss and for `refine`: {frozen_numpy}, {third_numpy}
+and {every_numpy} ({at_numpy}). (4) Sets read and checked once, in numpy; the metric called without checks, and
+without weights that nobody gave. (5) Sets judged once for the loss and for `refine`, and the curve of a small set
+counted by numpy: what is measured here. Refined every step it is near its bar, and differs from run to run: of
+eight runs of this code or the one before it, of which only the last is stored, the least gave 1.71 and the largest
+1.88. What is left of a step with `refine` is the true metric, the surrogate's own gradient and Adam on its weights.
+The default recipe refines every third step.
 """
 
 SCALE = """## Five million rows

@@ -89,17 +89,18 @@ def _strategies() -> str:
 def _auto() -> str:
     found = auto.saved(auto.losses(auto.frame_of(list(Store(auto.RESULTS))), "f1"), "auto", "lightgbm")
     counts = f"{found['better']} better, {found['level']} level, {found['worse']} worse"
-    return f"F1: saved {found['mean']:+.1f} ± {found['error']:.1f} % of the loss of LightGBM + threshold; {counts}"
+    saved = f"F1: saved {found['mean']:+.1f} ± {found['error']:.1f} % of the loss of LightGBM + threshold"
+    return f"{saved}; {counts} (one method, before strategies competed)"
 
 
 def _money() -> str:
     found = money.frame_of()
-    own = found[(found["cell"] == "churn") & (found["model"] == "additive")]
-    gain = own["default"] - own["proper"]
-    return (
-        f"churn, costs of each row, additive model: savings {own['proper'].mean():.3f} by cross-entropy + threshold, "
-        f"{own['default'].mean():.3f} chosen ({gain.mean():+.3f} ± {gain.sem():.3f}, {len(own)} splits)"
-    )
+    told = []
+    for model in ("linear", "additive", "lightgbm"):
+        own = found[(found["cell"] == "churn") & (found["model"] == model)]
+        gain = own["default"] - own["proper"]
+        told.append(f"{money.MODELS[model]} {gain.mean():+.3f} ± {gain.sem():.3f}")
+    return f"churn with costs of each row, savings over cross-entropy + threshold: {', '.join(told)}"
 
 
 def _numbers() -> str:
