@@ -22,11 +22,11 @@ STRENGTHS = 10
 
 
 class Judged(NamedTuple):
-    """Scores of test rows, and those rows, with their scores, that a threshold is chosen on."""
+    """Scores of test rows, and those rows, with their scores, that a threshold is chosen on; none if it is chosen."""
 
     test: Array
-    tuning: Array
-    tuning_rows: NDArray[np.int64]
+    tuning: Array | None = None
+    tuning_rows: NDArray[np.int64] | None = None
 
 
 def ebm(X: Array, y: Array, parts: Split, seed: int, interactions: Any) -> Judged:

@@ -28,7 +28,7 @@ from metricgrad.metrics.metric import Metric
 from metricgrad.training.splits import Split, folds, split
 from studies import pages
 from studies.readable import page, rivals
-from studies.readable.cells import FIRST_SEED, FOR_A_METRIC, METRICS, RESULTS
+from studies.readable.cells import COMPETING, FIRST_SEED, FOR_A_METRIC, METRICS, RESULTS
 from studies.win.run import DATASETS
 
 MAX_ROWS, FOLDS = 20_000, 5
@@ -88,6 +88,8 @@ def outcome(table: str, model: str, seed: int, metric: str | None = None) -> dic
     begun = time.process_time()
     if model in OTHERS:
         found = OTHERS[model](X, y, parts, seed)
+    elif model == COMPETING:
+        found = competing(X, y, parts, seed, metric)
     elif model in FOLDED:
         found = folded(X, y, parts, seed, metric)
     else:
@@ -118,6 +120,15 @@ def own(
     return rivals.Judged(test, tuning, parts.validation)
 
 
+def competing(X: np.ndarray, y: np.ndarray, parts: Split, seed: int, metric: str | None) -> rivals.Judged:
+    """Fit an additive model as it comes to training and validation rows: folds, strategy and threshold are its own."""
+    known = np.sort(np.concatenate((parts.train, parts.validation)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fitted = MetricClassifier(metric, model="additive", random_state=seed).fit(X[known], y[known])
+    return rivals.Judged(fitted.decision_function(X[parts.test]))
+
+
 def folded(X: np.ndarray, y: np.ndarray, parts: Split, seed: int, metric: str | None) -> rivals.Judged:
     """Average five additive models, trained on folds of training and validation rows, as EBM averages bags.
 
@@ -142,8 +153,9 @@ def folded(X: np.ndarray, y: np.ndarray, parts: Split, seed: int, metric: str | 
 def judged(metric: str, found: rivals.Judged, y: np.ndarray, parts: Split) -> float:
     """Return the loss of the test rows, at the best threshold of the tuning rows where the metric has one."""
     judge = get_metric(metric)
-    tuning, test = torch.as_tensor(found.tuning), torch.as_tensor(found.test)
-    cut = best_threshold(judge, tuning, torch.as_tensor(y[found.tuning_rows])) if judge.thresholded else 0.0
+    test, cut = torch.as_tensor(found.test), 0.0
+    if judge.thresholded and found.tuning is not None:
+        cut = best_threshold(judge, torch.as_tensor(found.tuning), torch.as_tensor(y[found.tuning_rows]))
     return float(judge(test - cut, torch.as_tensor(y[parts.test])))
 
 
@@ -151,7 +163,7 @@ def main() -> None:
     parser = pages.parser_of(__doc__, RESULTS)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument(
-        "--models", default=";".join((*OTHERS, *AT_ONCE, *FOLDED, *OWN)), help="names, separated by semicolons"
+        "--models", default=";".join((*OTHERS, *AT_ONCE, *FOLDED, *OWN, COMPETING)), help="names, separated by semicolons"
     )
     parser.add_argument("--tables", default="")
     parser.add_argument("--metrics", default=";".join(METRICS), help="of models for a metric, separated by semicolons")
