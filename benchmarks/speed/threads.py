@@ -16,8 +16,9 @@ import torch
 from benchmarks.speed.measuring import in_turns, made_up_table, middle, parser_of, ratio, self_timed, store, wide
 from metricgrad.losses.binary import CrossEntropy
 from metricgrad.training.data import Rows
-from metricgrad.training.networks import MIN_WORK_FOR_THREADS, PAPER_WIDTHS, build_model, work_of
+from metricgrad.training.networks import PAPER_WIDTHS, build_model
 from metricgrad.training.recipe import Recipe
+from metricgrad.training.threads import MIN_WORK_FOR_THREADS, work_of
 from metricgrad.training.trainer import train
 
 FEATURES = 100

@@ -28,11 +28,12 @@ from metricgrad.training import tabm
 from metricgrad.training.data import Rows, TrainingData
 from metricgrad.training.jobs import train_each
 from metricgrad.training.methods import make_loss
-from metricgrad.training.networks import Scorer, build_model, kind_of, one_thread
+from metricgrad.training.networks import Scorer, build_model, kind_of
 from metricgrad.training.recipe import recipe_for
 from metricgrad.training.selection import exact_scores
 from metricgrad.training.splits import split
 from metricgrad.training.tabm import TabM
+from metricgrad.training.threads import one_thread
 from studies import pages
 from studies.tabm import page
 

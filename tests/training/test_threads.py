@@ -8,10 +8,12 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import torch
+from threadpoolctl import threadpool_info, threadpool_limits
 from torch import nn
 
 from metricgrad import MetricClassifier, Recipe
-from metricgrad.training.networks import MIN_WORK_FOR_THREADS, mlp, one_thread, threads_for, work_of
+from metricgrad.training.networks import mlp
+from metricgrad.training.threads import MIN_WORK_FOR_THREADS, one_thread, threads_for, work_of
 
 
 @pytest.fixture(autouse=True)
@@ -29,6 +31,32 @@ def test_one_thread_inside_and_as_many_as_before_outside() -> None:
             assert torch.get_num_threads() == 1
         assert torch.get_num_threads() == 1
     assert torch.get_num_threads() == 3
+
+
+def blas_threads() -> set[int]:
+    return {each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"}
+
+
+def test_blas_has_one_thread_inside_and_as_many_as_before_outside() -> None:
+    with threadpool_limits(2, user_api="blas"):
+        before = blas_threads()
+        with one_thread():
+            assert blas_threads() == {1}
+            with one_thread():
+                assert blas_threads() == {1}
+            assert blas_threads() == {1}
+        assert blas_threads() == before
+
+
+def test_fit_of_a_small_model_gives_blas_one_thread() -> None:
+    rng = np.random.default_rng(0)
+    X, seen = rng.standard_normal((300, 3)), set[int]()
+    with threadpool_limits(2, user_api="blas"):
+        MetricClassifier("f1", model="linear", folds=2, callback=lambda done: seen.update(blas_threads())).fit(
+            X, X[:, 0] > 0.5
+        )
+        assert blas_threads() == {2}
+    assert seen == {1}
 
 
 def test_threads_come_back_after_an_error() -> None:
@@ -79,10 +107,10 @@ def test_the_work_of_layers_that_share_weights_is_not_guessed() -> None:
 
 
 def test_small_steps_have_one_thread_and_large_ones_what_the_user_set() -> None:
-    with threads_for(mlp(123), 400):
+    with threads_for([mlp(123)], 400):
         assert torch.get_num_threads() == 1
     wide = nn.Linear(1000, MIN_WORK_FOR_THREADS // 400 // 1000 + 1)
-    with threads_for(wide, 400):
+    with threads_for([mlp(123), wide], 400):
         assert torch.get_num_threads() == 3
 
 

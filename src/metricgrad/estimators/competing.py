@@ -72,6 +72,7 @@ class CompetingClassifier(LabelEstimator):
         )
         from metricgrad.estimators.fold_training import FoldTraining
         from metricgrad.reporting.progress import fit_bars
+        from metricgrad.training.threads import threads_for
 
         classes = metric.task.name == "multiclass"
         recipes = [(spec, recipe_for(self.recipe, kind_of(spec))) for spec in self._specs(metric.task)]
@@ -99,7 +100,8 @@ class CompetingClassifier(LabelEstimator):
             return folds[place].train(candidate.strategy, how), kept[fold]
 
         found = Competition(candidates, len(plan), self.time_limit)
-        with fit_bars(fits) if self.verbose and fits > 1 else nullcontext() as bars:
+        step = max(recipe.set_size * recipe.sets for _, recipe in recipes)
+        with threads_for(networks, step), fit_bars(fits) if self.verbose and fits > 1 else nullcontext() as bars:
             found.run(trained)
         return found
 

@@ -195,12 +195,12 @@ class MetricEstimator(NestedRecipe):
         self, rounds: Generator[Round, None, None], network: Scorer, metric: Metric, how: How
     ) -> tuple[list[Round], bool]:
         """Let training go on until its end, or until it is stopped; return its rounds and whether it was stopped."""
-        from metricgrad.training.networks import threads_for
+        from metricgrad.training.threads import threads_for
 
         history: list[Round] = []
         interrupted = False
         try:
-            with threads_for(network, how.recipe.set_size * how.recipe.sets):
+            with threads_for([network], how.recipe.set_size * how.recipe.sets):
                 for done in self._shown(rounds, metric, how.bars):
                     history.append(done)
                     if self._is_enough(done, how.limit):

@@ -22,10 +22,11 @@ from metricgrad.reporting.progress import work_bar
 from metricgrad.training.data import Rows, TrainingData
 from metricgrad.training.direct import DirectSearch
 from metricgrad.training.jobs import Start, warm_up
-from metricgrad.training.networks import Scorer, build_model, one_thread, threads_for
+from metricgrad.training.networks import Scorer, build_model
 from metricgrad.training.selection import Selection
 from metricgrad.training.solver import linear_form
 from metricgrad.training.splits import Split
+from metricgrad.training.threads import one_thread, threads_for
 
 if TYPE_CHECKING:
     from metricgrad.estimators.regressor import MetricRegressor
@@ -132,7 +133,7 @@ class NumberCompetition:
 
     def _threads(self, network: Scorer) -> AbstractContextManager[None]:
         """Return a context for work on a network: threads that wait for each other make small work slower."""
-        return threads_for(network, self.recipe.set_size * self.recipe.sets)
+        return threads_for([network], self.recipe.set_size * self.recipe.sets)
 
     def _units(self) -> list[Units]:
         """Return the units to try: standardised targets, and their logarithms if all are above 0."""

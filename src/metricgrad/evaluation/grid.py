@@ -230,7 +230,7 @@ def _connecting(address: str | None, cluster: str) -> Iterator[None]:
 
 def _outcome(number: int, work: Work, job: Any) -> Outcome:
     """Run one job; an error is part of the outcome."""
-    from metricgrad.training.networks import one_thread  # here, because a driver that only sends jobs needs no torch
+    from metricgrad.training.threads import one_thread  # here, because a driver that only sends jobs needs no torch
 
     results: list[Any] = []
     with one_thread():
