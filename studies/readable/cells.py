@@ -18,12 +18,11 @@ FIRST_SEED = 800
 """No other experiment has used these seeds."""
 OURS, OURS_FOR_LOG_LOSS, FOLDED = "additive", "additive for log loss", "additive for log loss, 5 folds"
 EBM, EBM_PAIRS = "ebm, no pairs", "ebm"
-FOLDED_FOR_METRIC, COMPETING = "additive, 5 folds", "additive, competing"
+COMPETING = "additive, competing"
 PAIRS, PAIRS_FOR_LOG_LOSS = "additive, 10 pairs", "additive for log loss, 10 pairs"
 MODELS = {
     OURS: "additive, for the metric",
     COMPETING: "additive, the default: strategies compete on five folds",
-    FOLDED_FOR_METRIC: "additive, for the metric, mean of five folds",
     PAIRS: "additive, 10 pairs, for the metric",
     "linear": "linear, for the metric",
     OURS_FOR_LOG_LOSS: "additive, for log loss",
@@ -34,7 +33,7 @@ MODELS = {
     "optimal bins": "optimal bins (optbinning), logistic regression",
     "logistic regression": "logistic regression",
 }
-FOR_A_METRIC = (OURS, COMPETING, FOLDED_FOR_METRIC, PAIRS, "linear")
+FOR_A_METRIC = (OURS, COMPETING, PAIRS, "linear")
 """Models that are fitted once for each metric."""
 
 

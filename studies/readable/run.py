@@ -28,7 +28,7 @@ from metricgrad.metrics.metric import Metric
 from metricgrad.training.splits import Split, folds, split
 from studies import pages
 from studies.readable import page, rivals
-from studies.readable.cells import COMPETING, FIRST_SEED, FOR_A_METRIC, METRICS, RESULTS
+from studies.readable.cells import COMPETING, FIRST_SEED, FOLDED, FOR_A_METRIC, METRICS, RESULTS
 from studies.win.run import DATASETS
 
 MAX_ROWS, FOLDS = 20_000, 5
@@ -42,7 +42,6 @@ AT_ONCE = {
     "additive for log loss": ("additive", "cross-entropy"),
     "additive for log loss, 10 pairs": (additive(interactions=10), "cross-entropy"),
 }
-FOLDED = ("additive for log loss, 5 folds", "additive, 5 folds")
 OTHERS = {
     "ebm, no pairs": partial(rivals.ebm, interactions=0),
     "ebm": partial(rivals.ebm, interactions="3x"),
@@ -90,8 +89,8 @@ def outcome(table: str, model: str, seed: int, metric: str | None = None) -> dic
         found = OTHERS[model](X, y, parts, seed)
     elif model == COMPETING:
         found = competing(X, y, parts, seed, metric)
-    elif model in FOLDED:
-        found = folded(X, y, parts, seed, metric)
+    elif model == FOLDED:
+        found = folded(X, y, parts, seed)
     else:
         found = own(X, y, parts, seed, *{**OWN, **AT_ONCE}[model], metric or LOG_LOSS)
     seconds = time.process_time() - begun
@@ -129,24 +128,20 @@ def competing(X: np.ndarray, y: np.ndarray, parts: Split, seed: int, metric: str
     return rivals.Judged(fitted.decision_function(X[parts.test]))
 
 
-def folded(X: np.ndarray, y: np.ndarray, parts: Split, seed: int, metric: str | None) -> rivals.Judged:
-    """Average five additive models, trained on folds of training and validation rows, as EBM averages bags.
+def folded(X: np.ndarray, y: np.ndarray, parts: Split, seed: int) -> rivals.Judged:
+    """Average five additive models for log loss, as EBM averages bags, trained on folds of the rows that are known.
 
-    The threshold is chosen on the scores of rows that a fold left out. Models for a metric have no scale of their own,
-    so their scores are averaged in units of their spread.
+    The threshold is chosen on the scores of rows that a fold left out.
     """
     known = np.sort(np.concatenate((parts.train, parts.validation)))
     test, tuning = np.zeros(len(parts.test)), np.zeros(len(known))
-    how = (LOG_LOSS, "cross-entropy") if metric is None else (metric, "sl-r")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for _, held_out in folds(y[known], FOLDS, seed):
-            fitted = MetricClassifier(*how, model="additive", random_state=seed)
+            fitted = MetricClassifier(LOG_LOSS, "cross-entropy", "additive", random_state=seed)
             fitted.fit(X[known], y[known], validation=held_out)
-            scores = [fitted.decision_function(rows) + fitted.threshold_ for rows in (X[known], X[parts.test])]
-            centre, scale = (0.0, 1.0) if metric is None else (scores[0].mean(), scores[0].std() or 1.0)
-            tuning[held_out] = (scores[0][held_out] - centre) / scale
-            test += (scores[1] - centre) / scale / FOLDS
+            tuning[held_out] = fitted.decision_function(X[known][held_out]) + fitted.threshold_
+            test += (fitted.decision_function(X[parts.test]) + fitted.threshold_) / FOLDS
     return rivals.Judged(test, tuning, known)
 
 
@@ -164,7 +159,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument(
         "--models",
-        default=";".join((*OTHERS, *AT_ONCE, *FOLDED, *OWN, COMPETING)),
+        default=";".join((*OTHERS, *AT_ONCE, FOLDED, *OWN, COMPETING)),
         help="names, separated by semicolons",
     )
     parser.add_argument("--tables", default="")
