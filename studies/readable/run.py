@@ -163,7 +163,9 @@ def main() -> None:
     parser = pages.parser_of(__doc__, RESULTS)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument(
-        "--models", default=";".join((*OTHERS, *AT_ONCE, *FOLDED, *OWN, COMPETING)), help="names, separated by semicolons"
+        "--models",
+        default=";".join((*OTHERS, *AT_ONCE, *FOLDED, *OWN, COMPETING)),
+        help="names, separated by semicolons",
     )
     parser.add_argument("--tables", default="")
     parser.add_argument("--metrics", default=";".join(METRICS), help="of models for a metric, separated by semicolons")

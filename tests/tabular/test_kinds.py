@@ -129,7 +129,7 @@ def test_rankings_are_judged_query_by_query(models: dict[str, TableModel]) -> No
 def test_models_of_numbers_compete_where_none_is_named() -> None:
     frame = FRAME[[*FEATURES, "price"]].assign(price=np.arange(N) % 7)
     model = TableRegressor("mae", "mse", "readable", QUICK).fit(frame, "price")
-    assert re.match(r"model (linear|additive) was chosen: MAE [\d.]+ on validation rows", model.notes_[-2])
+    assert re.match(r"model (linear|additive) was chosen: MAE [\d.]+ on held-out rows", model.notes_[-2])
     assert "behind by" in model.notes_[-1]
 
 
@@ -219,7 +219,7 @@ ATTACKS: list[tuple[str, list[Any], Any, str]] = [
         {"kind": "isotonic", "shift": 0, "factor": 1, "knots": 3},
         r"weights.safetensors: expected",
     ),
-    ("numbers", ["model", "verdict", "winner"], [], r"model.verdict.winner: expected text, got a list of 0"),
+    ("numbers", ["model", "verdict", "strategy"], [], r"model.verdict.strategy: expected text, got a list of 0"),
     ("grades", ["group"], None, r"group: expected text, got null"),
 ]
 

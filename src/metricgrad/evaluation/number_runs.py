@@ -54,7 +54,7 @@ def run_numbers(
         if method == TREES:
             predictions = _by_trees(X, targets, weights, parts, metric, judged, seed)
         else:
-            regressor = MetricRegressor(metric, method, model, recipe, random_state=seed)
+            regressor = MetricRegressor(metric, method, model, recipe, random_state=seed, folds=1)
             own_weights = None if weights is None else weights[known]
             regressor.fit(X[known], targets[known], own_weights, validation, own)
             predictions, history = regressor.predict(X[test]), tuple(regressor.history_)
