@@ -25,6 +25,7 @@ from metricgrad.strategies import direct
 from metricgrad.training.data import Scaler
 from metricgrad.training.direct import DirectSearch
 from metricgrad.training.recipe import get_recipe
+from metricgrad.training.trees import has_lightgbm
 
 STEEP = replace(
     get_recipe("linear"), rounds=2, set_size=200, trust=-1.0, trust_cap=20, baseline_steps=150, learning_rate=0.05
@@ -129,6 +130,21 @@ def test_tabm_is_trained() -> None:
     recipe = replace(SHORT, warmup=60, rounds=2, trust_cap=5)
     model = MetricRegressor("rmse", "usual", "tabm", recipe=recipe).fit(X, COUNTS)
     assert r2_score(COUNTS, model.predict(X)) > 0.2
+
+
+@pytest.mark.skipif(not has_lightgbm(), reason="needs LightGBM")
+def test_trees_are_grown_by_squared_error_and_averaged() -> None:
+    from lightgbm import LGBMRegressor
+
+    model = MetricRegressor("mae", model="lightgbm", units="standardised").fit(X, COUNTS)
+    assert (model.results_[0]["methods"], model.results_[0]["folds"]) == ("mse", 5)
+    assert mean_absolute_error(COUNTS, model.predict(X)) < 0.7 * np.abs(COUNTS - COUNTS.mean()).mean()
+    one = MetricRegressor("mse", "mse", "lightgbm", units="standardised", standardise=False)
+    one.fit(X[:400], COUNTS[:400], validation=(X[400:], COUNTS[400:]))
+    theirs = LGBMRegressor(n_estimators=len(one.network_.body.roots), learning_rate=0.05, verbosity=-1, n_jobs=1)
+    theirs.fit(X[:400].astype(np.float32), COUNTS[:400])
+    plain = one.units_.to_targets(scores_in_double(one.network_, torch.from_numpy(X.astype(np.float32)))).numpy()
+    np.testing.assert_allclose(plain, theirs.predict(X.astype(np.float32)), rtol=1e-4)
 
 
 def test_a_function_of_your_own_is_trained_for() -> None:

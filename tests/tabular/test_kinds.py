@@ -252,6 +252,20 @@ def test_an_isotonic_map_is_stored_as_an_array_and_must_rise(models: dict[str, T
         load(folder)
 
 
+def test_numbers_of_folds_are_averaged_saved_and_loaded(tmp_path: Path) -> None:
+    frame = FRAME[[*FEATURES, "price"]]
+    for kind in ("small", "additive"):
+        model = TableRegressor("within(0.1)", "mse", kind, QUICK, folds=2).fit(frame, "price", groups=FRAME["query"])
+        loaded = load(save(model, tmp_path / kind))
+        assert loaded.model_.network_.folds == (2 if kind == "small" else 1)
+        np.testing.assert_array_equal(loaded.predict(UNSEEN), model.predict(UNSEEN))
+        assert str(loaded.model_.verdict_) == str(model.model_.verdict_)
+        assert loaded.model_.units_ == model.model_.units_
+        assert "squared error" in (tmp_path / kind / "README.md").read_text("utf-8")
+    with pytest.raises(TableError, match="folds: expected 1 with times, because the latest rows are held out, got 2"):
+        TableRegressor("mae", "mse", "linear", QUICK, folds=2).fit(frame, "price", times=np.arange(N))
+
+
 # ---- the commands --------------------------------------------------------------------------------------------------
 
 

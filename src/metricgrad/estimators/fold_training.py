@@ -61,7 +61,7 @@ class FoldTraining:
     def _grow(self, strategy: Strategy, how: How) -> Trained:
         """Return trees, grown by the usual loss."""
         rows = strategy.rows(self._setting(how))
-        grown = grow_trees(self.rows if rows is None else rows, self.kept, how.seed)
+        grown = grow_trees(self.rows if rows is None else rows, self.kept, how.seed, numbers=self.metric.task.numbers)
         return Trained(Scorer(grown, TREES, self.network.features), [], False, None, self.metric, method=strategy.name)
 
     def _train(self, strategy: Strategy, how: How) -> Trained:

@@ -71,9 +71,10 @@ class MetricRegressor(RegressorMixin, CompetingEstimator):  # type: ignore[misc]
     method : {"auto", "usual", "hand-made", "mse", "surrogate", "direct"}
         Which strategies compete: all; the usual losses alone; these and hand-made ones; squared error alone; or all
         losses and one of the two learned strategies.
-    model : {"mlp", "small", "linear", "additive", "tabm", "auto", "readable"}, torch module or factory
+    model : {"mlp", "small", "linear", "additive", "tabm", "lightgbm", "auto", "readable"}, torch module or factory
         As of `MetricClassifier`, but the paper's network has no dropout here: it blurs predictions of numbers. Those
-        that compete are linear, additive and mlp (`"auto"`), or those of them that can be read.
+        that compete are linear, additive and mlp (`"auto"`), or those of them that can be read. Trees follow squared
+        error only.
     recipe : Recipe or {"default"}
         How to train.
     units : {"auto", "log", "standardised"}

@@ -45,4 +45,4 @@ def strategies_for(setting: Setting) -> list[Strategy]:
     if setting.network.name != TREES:
         return found
     usual = [strategy for strategy in found if strategy.usual]
-    return usual if len(usual) > 1 else [Named("cross-entropy")]
+    return usual if len(usual) > 1 or setting.metric.task.numbers else [Named("cross-entropy")]
