@@ -17,7 +17,7 @@ import torch
 from metricgrad import MetricRegressor
 from metricgrad.demo.bikes import HOUR_FREE, HOUR_WORKING, SEPARATOR, load_bikes
 from metricgrad.demo.trial import METHODS, METRIC, run_demo
-from metricgrad.estimators.number_competition import fit_beside_usual
+from metricgrad.estimators.regressor import fit_beside_usual
 from metricgrad.evaluation.store import Store
 from metricgrad.reporting.progress import work_bar
 from studies import pages
@@ -46,7 +46,7 @@ def carry_out(run: dict[str, Any]) -> dict[str, Any]:
     X, (_, y, day) = features(run["split_hours"]), load_bikes()
     days = np.random.default_rng(run["seed"]).permutation(np.unique(day))
     judged = np.isin(day, days[: int(JUDGED * len(days))])
-    model = MetricRegressor(METRIC, method="surrogate", model=run["model"], random_state=run["seed"])
+    model = MetricRegressor(METRIC, method="surrogate", model=run["model"], random_state=run["seed"], folds=1)
     fitted = fit_beside_usual(model, X[~judged], y[~judged], groups=day[~judged])
     return {"costs": {method: -fitted[name].score(X[judged], y[judged]) for method, name in METHODS.items()}}
 

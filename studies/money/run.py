@@ -19,7 +19,7 @@ import pandas as pd
 from sklearn.model_selection import train_test_split
 
 from metricgrad import MetricClassifier, get_metric
-from metricgrad.estimators.competition import Candidate
+from metricgrad.estimators.candidates import Candidate
 from metricgrad.evaluation.store import Store
 from metricgrad.metrics.thresholds import best_threshold
 from metricgrad.paper.datasets import data_folder

@@ -1,10 +1,11 @@
-"""Numbers judged by tolerances and costs: METRICGRAD_DATA=... python -m studies.numbers.run [--seeds 5]
+"""Numbers judged by tolerances and costs: METRICGRAD_DATA=... python -m studies.numbers.run [--seeds 5] [--folds]
 
 Four tables, seven metrics: rented bikes by a cost (5 a unit short, 1 a unit over, 10 if short) and by fines of six
 bands that no usual loss fits, house prices within 10 %, diamonds within 5 % and 10 %, flights within 5 and 15 minutes.
 A linear model and a network are trained by every strategy of `MetricRegressor`, from the same rows; LightGBM by squared
 error, absolute error and a quantile is the reference. Everything has its constant, chosen on validation rows; test rows
-are judged once. Every run is stored as it ends; run again to continue.
+are judged once. Every run is stored as it ends; run again to continue. With `--folds`, five folds against one split, on
+two of the cells.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import os
 import time
 import warnings
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +23,11 @@ import torch
 from numpy.typing import NDArray
 
 from metricgrad import MetricRegressor, get_metric
-from metricgrad.estimators.metric_estimator import Trained, scores_in_double
-from metricgrad.estimators.number_competition import NumberCompetition
-from metricgrad.estimators.number_strategies import (
-    MSE,
-    Strategy,
-    Truth,
-    chosen_correction,
-    quantile_of_constant,
-)
-from metricgrad.estimators.numbers_verdict import LEARNED
+from metricgrad.estimators.competition import Competition
+from metricgrad.estimators.regressor import BY_HAND_LOSSES, LONGER, METHODS
 from metricgrad.evaluation.store import Store
-from metricgrad.metrics.constants import Units
+from metricgrad.metrics.constants import Correction, Units, chosen_correction, in_units
+from metricgrad.strategies.number_losses import quantile_of_constant
 from metricgrad.training.splits import split
 from studies import pages
 
@@ -49,11 +44,20 @@ CELLS = (
     ("flights", "within_units(15)"),
 )
 """Tables and metrics."""
+FOLDED_CELLS, FOLDS = (CELLS[0], CELLS[2]), (1, 5)
+"""What folds are looked at on, and how many; 1 is one split."""
 MODELS = ("linear", "mlp", "lightgbm")
 CATEGORIES = {"bikes": ("hr", "mnth", "weekday", "season"), "king_county": ("zipcode",)}
 """Columns of numbers that are names of something."""
 MAX_KNOWN, MAX_TEST, TEST_SHARE = 10_000, 10_000, 0.3
 """Rows to train and choose on, and to judge by; of a small table the share that is judged."""
+KINDS = {
+    "squared error": ("mse",),
+    "best loss by hand": BY_HAND_LOSSES,
+    "best loss by hand, longer": (*BY_HAND_LOSSES, LONGER),
+    "chosen": METHODS["auto"],
+}
+"""Strategies that compete for each kind of model."""
 FIRST_SEED = 4_100
 """No earlier look has used these seeds."""
 
@@ -81,37 +85,38 @@ def carry_out(run: dict[str, Any]) -> dict[str, Any]:
 
 def competed(run: dict[str, Any], X: Array, y: Array, test_X: Array, test_y: Array, seed: int) -> dict[str, Any]:
     """Return the values of the strategies of a model, by their kind, and which one was chosen."""
-    model, metric = MetricRegressor(run["metric"], model=run["model"], random_state=seed), get_metric(run["metric"])
-    table, parts = model._prepared(X, y, None, None, None, None, metric, seed)
-    assert table.scaler is not None
-    with torch.random.fork_rng(devices=[]):
-        competition = NumberCompetition(model, table, parts, metric, seed)
-        competition.run()
-    x = torch.from_numpy(table.scaler.transform(test_X))
-    found = competition.strategies
-    by_hand = [each for each in found if each.kept and each.name not in LEARNED and "longer" not in each.name]
-    longer = [each for each in found if each.kept and each.name not in LEARNED]
-    kinds = {
-        "squared error": min((each for each in found if each.name == MSE), key=lambda each: each.loss),
-        "best loss by hand": min(by_hand, key=lambda each: each.loss),
-        "best loss by hand, longer": min(longer, key=lambda each: each.loss),
-        "chosen": competition.best,
-    }
-    kinds |= {each.name: each for each in found if each.name in LEARNED and each.kept}
+    metric = get_metric(run["metric"])
+    model = MetricRegressor(run["metric"], model=run["model"], random_state=seed, folds=run.get("folds", 1))
+    found = model._competed(X, y)
+
+    def among(*names: str) -> Competition:
+        return found.among([each for each in found.candidates if each.strategy.name in names])
+
+    learned = [each.strategy.name for each in found.candidates if each.strategy.learned]
+    kept = {name: among(name, *BY_HAND_LOSSES) for name in learned}
+    kinds = {kind: among(*names) for kind, names in KINDS.items()}
+    kinds |= {name: own for name, own in kept.items() if own.best.strategy.name == name}
     values: dict[str, Any] = {}
-    for kind, strategy in kinds.items():
-        correction, _ = competition.correction(strategy)
-        predictions = strategy.units.to_targets(scores_in_double(strategy.trained.network, x)).numpy()
+    for kind, competition in kinds.items():
+        own = copy(model)._adopt(competition)
+        predictions = own.predict(test_X)
+        correction, own.correction_ = own.correction_, Correction()
         values[kind] = {
-            "name": strategy.name,
-            "log": strategy.units.log,
+            "name": own.results_[0]["methods"],
+            "log": own.units_.log,
             "correction": correction.kind,
-            "validation": float(metric.value(strategy.loss)),
-            "test": float(metric.value(metric(correction.apply(predictions), test_y))),
-            "plain": float(metric.value(metric(predictions, test_y))),
+            "validation": own.results_[0]["value"],
+            "test": float(metric.value(metric(predictions, test_y))),
+            "plain": float(metric.value(metric(own.predict(test_X), test_y))),
         }
-    learned = {each.name: {"kept": each.kept, "value": float(metric.value(each.loss))} for each in found}
-    return {"values": values, "validation": learned}
+    validation = {
+        each.methods: {
+            "kept": each.strategy.name not in kept or kept[each.strategy.name].best is each,
+            "value": float(metric.value(each.judged().loss(found.judge))),
+        }
+        for each in found.candidates
+    }
+    return {"values": values, "validation": validation}
 
 
 def boosted(run: dict[str, Any], X: Array, y: Array, test_X: Array, test_y: Array, seed: int) -> dict[str, Any]:
@@ -120,48 +125,42 @@ def boosted(run: dict[str, Any], X: Array, y: Array, test_X: Array, test_y: Arra
 
     metric = get_metric(run["metric"])
     parts = split(np.zeros(len(y)), seed, test=0.0, validation=0.2)
-    truth = Truth(torch.from_numpy(y[parts.validation]), None)
+    truth = torch.from_numpy(y[parts.validation])
     options = {"verbose": -1, "num_threads": 1, "learning_rate": 0.05, "seed": seed}
-    nothing: Trained = Trained(None, [], False, None, metric)  # type: ignore[arg-type]
-    found: dict[str, Any] = {}
 
-    def grown(objective: str, units: Units, **more: float) -> tuple[Strategy, Array]:
+    def grown(name: str, units: Units, **more: Any) -> tuple[dict[str, Any], Units, torch.Tensor]:
         z = units.from_targets(y)
         train = lightgbm.Dataset(X[parts.train], z[parts.train])
         stop = [lightgbm.early_stopping(50, verbose=False)]
-        trees = lightgbm.train(
-            {**options, "objective": objective, **more},
-            train,
-            2_000,
-            valid_sets=[train.create_valid(X[parts.validation], z[parts.validation])],
-            callbacks=stop,
-        )
+        kept = [train.create_valid(X[parts.validation], z[parts.validation])]
+        trees = lightgbm.train({**options, **more}, train, 2_000, valid_sets=kept, callbacks=stop)
         scores = torch.from_numpy(trees.predict(X[parts.validation]))
-        predictions = units.to_targets(scores)
-        correction, loss = chosen_correction(metric, predictions, truth, seed)
+        correction, loss = chosen_correction(metric, units.to_targets(scores), truth, seed=seed)
         tested = units.to_targets(torch.from_numpy(trees.predict(test_X))).numpy()
         value = float(metric.value(metric(correction.apply(tested), test_y)))
-        return Strategy(objective, units, nothing, scores, loss, 0.0), np.array([value])
+        values = {"name": name, "log": units.log, "validation": float(metric.value(loss)), "test": value}
+        return values | {"loss": loss}, units, scores
 
     logs = (False, True) if (y > 0).all() else (False,)
-    squared = [grown("l2", Units.of(y[parts.train], log=log)) for log in logs]
-    best, value = min(squared, key=lambda each: each[0].loss)
-    tried = {"squared error": (best, value), "absolute error": grown("l1", best.units)}
-    targets = torch.from_numpy(best.units.from_targets(y[parts.validation]))
-    level = quantile_of_constant(metric, best, targets, truth)
-    tried["quantile"] = grown("quantile", best.units, alpha=level)
-    tried["chosen"] = min(tried.values(), key=lambda each: each[0].loss)
-    for kind, (strategy, test) in tried.items():
-        name = f"quantile {level:.2f}" if strategy.name == "quantile" else strategy.name
-        validation = float(metric.value(strategy.loss))
-        found[kind] = {"name": name, "log": best.units.log, "validation": validation, "test": float(test[0])}
-    return {"values": found, "validation": {}}
+    squared = [grown("l2", Units.of(y[parts.train], log=log), objective="l2") for log in logs]
+    best, units, scores = min(squared, key=lambda each: each[0]["loss"])
+    targets = torch.from_numpy(units.from_targets(y[parts.validation]))
+    level = quantile_of_constant(in_units(metric, units), scores, targets, None)
+    found = {
+        "squared error": best,
+        "absolute error": grown("l1", units, objective="l1")[0],
+        "quantile": grown(f"quantile {level:.2f}", units, objective="quantile", alpha=level)[0],
+    }
+    found["chosen"] = min(found.values(), key=lambda each: each["loss"])
+    shown = ("name", "log", "validation", "test")
+    return {"values": {kind: {name: each[name] for name in shown} for kind, each in found.items()}, "validation": {}}
 
 
 def main() -> None:
     parser = pages.parser_of(__doc__, RESULTS)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--folds", action="store_true", help="five folds against one split")
     asked = parser.parse_args()
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore")
@@ -171,6 +170,14 @@ def main() -> None:
         for dataset, metric in CELLS
         for model in asked.models.split(",")
     ]
+    if asked.folds:
+        runs = [
+            {"dataset": dataset, "metric": metric, "model": model, "seed": seed, "folds": folds}
+            for model in MODELS[:2]
+            for seed in range(asked.seeds)
+            for dataset, metric in FOLDED_CELLS
+            for folds in FOLDS
+        ]
     store = Store(asked.results)
     pages.run_missing(store, [] if asked.report else runs, carry_out)
     for record in store:

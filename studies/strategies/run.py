@@ -19,13 +19,15 @@ from torch import Tensor
 
 from metricgrad import MetricClassifier, get_metric
 from metricgrad.estimators import competition
-from metricgrad.estimators.competition import Candidate, Competition, scale_of
+from metricgrad.estimators.candidates import Candidate, scale_of
+from metricgrad.estimators.competition import Competition
 from metricgrad.estimators.metric_estimator import scores_in_double
 from metricgrad.evaluation.store import Store
 from metricgrad.metrics.registry import Metric
 from metricgrad.metrics.thresholds import best_threshold
 from metricgrad.paper.datasets import load_dataset
 from metricgrad.training.data import Scaler
+from metricgrad.training.selection import error_of_gain
 from metricgrad.training.splits import split
 from studies import pages
 from studies.strategies import page
@@ -111,7 +113,7 @@ class Rules:
         if best == "proper" or not margin:
             return best
         own, usual = (torch.cat(self.known[name].held_out) for name in (best, "proper"))
-        error = competition.error_of_gain(self.metric.best, self.metric, usual, own, self.pooled, None)
+        error = error_of_gain(self.metric.best, self.metric, usual, own, self.pooled, None)
         return best if losses["proper"] - losses[best] > margin * error else "proper"
 
     def interpolated(self, names: Sequence[str]) -> float:

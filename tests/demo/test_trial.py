@@ -43,11 +43,11 @@ def test_the_cost_is_five_short_one_over_and_ten_if_short(result: DemoResult) ->
 
 def test_predictions_are_those_of_the_models_and_each_has_its_own_constant(result: DemoResult) -> None:
     for one in result.trials:
-        assert one.models[SQUARED].verdict_.winner == "mse"
-        assert one.models[BEST_USUAL].verdict_.winner not in ("surrogate", "direct")
+        assert one.models[SQUARED].results_[0]["methods"] == "mse"
+        assert one.models[BEST_USUAL].results_[0]["methods"] not in ("surrogate", "direct")
         for method, model in one.models.items():
             np.testing.assert_array_equal(one.predictions[method], model.predict(result.bikes.X.iloc[one.hours]))
-        losses = [one.models[method].verdict_.value for method in (OURS, BEST_USUAL, SQUARED)]
+        losses = [one.models[method].results_[0]["value"] for method in (OURS, BEST_USUAL, SQUARED)]
         assert losses == sorted(losses)  # on validation rows, at the best constant
 
 

@@ -17,7 +17,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.utils.class_weight import compute_class_weight
 
 from metricgrad import MetricClassifier, best_threshold, black_box
-from metricgrad.estimators.competition import HeldOut
+from metricgrad.estimators.candidates import HeldOut
 from metricgrad.estimators.labels import class_factors
 from metricgrad.metrics.tasks import BINARY
 from metricgrad.training.data import TrainingData

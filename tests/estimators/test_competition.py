@@ -14,7 +14,8 @@ from sklearn.metrics import average_precision_score, f1_score
 from torch import nn
 
 from metricgrad import MetricClassifier, Recipe, black_box
-from metricgrad.estimators.competition import Candidate, Competition, ranked, scale_of
+from metricgrad.estimators.candidates import Candidate, scale_of
+from metricgrad.estimators.competition import Competition, ranked
 from metricgrad.estimators.metric_estimator import Trained
 from metricgrad.metrics.registry import f1
 from metricgrad.strategies.named import Named

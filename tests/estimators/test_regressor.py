@@ -19,11 +19,13 @@ from sklearn.metrics import mean_absolute_error, mean_pinball_loss, r2_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from metricgrad import MetricRegressor, Recipe, black_box, get_metric
-from metricgrad.estimators import number_competition
-from metricgrad.estimators.number_strategies import NumbersVerdict, tolerances
-from metricgrad.metrics.constants import Units
+from metricgrad.estimators.metric_estimator import scores_in_double
+from metricgrad.estimators.regressor import fit_beside_usual
+from metricgrad.strategies import direct
+from metricgrad.training.data import Scaler
 from metricgrad.training.direct import DirectSearch
 from metricgrad.training.recipe import get_recipe
+from metricgrad.training.trees import has_lightgbm
 
 STEEP = replace(
     get_recipe("linear"), rounds=2, set_size=200, trust=-1.0, trust_cap=20, baseline_steps=150, learning_rate=0.05
@@ -55,12 +57,19 @@ def test_scikit_learn_finds_nothing_wrong(estimator: MetricRegressor, check: Cal
 def short_search() -> Iterator[None]:
     """Let direct search try 300 candidates, a tenth of what it does."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(number_competition, "DirectSearch", partial(DirectSearch, evaluations=300))
+        patch.setattr(direct, "DirectSearch", partial(DirectSearch, evaluations=300))
         yield
 
 
 @pytest.fixture(scope="module")
 def costly_shortage() -> MetricRegressor:
+    model = MetricRegressor("step_cost(9,1)", model="linear", recipe=STEEP, random_state=1, folds=1)
+    return model.fit(X[:400], COUNTS[:400])
+
+
+@pytest.fixture(scope="module")
+def folded() -> MetricRegressor:
+    """The same on five folds, which is the default."""
     return MetricRegressor("step_cost(9,1)", model="linear", recipe=STEEP, random_state=1).fit(X[:400], COUNTS[:400])
 
 
@@ -79,14 +88,17 @@ def test_a_cost_by_side_is_trained_for_and_lower_than_that_of_least_squares(cost
 
 def test_the_winner_is_said_in_the_unit_of_the_metric(costly_shortage: MetricRegressor) -> None:
     verdict, table = costly_shortage.verdict_, costly_shortage.leaderboard()
-    assert table["method"][0] == verdict.winner
-    assert table["value"][0] == pytest.approx(verdict.value)
-    assert table["value"][0] == table["value"][table["note"] == ""].min()
-    usual = table[table["method"] == "mse"]["value"].min()
-    assert verdict.gain == pytest.approx(usual - verdict.value)
-    assert f"cost {verdict.value:.4g}" in str(verdict)
-    assert {"mse", "mae", "huber", "direct", "surrogate"} <= set(table["method"])
-    assert any(name.startswith("pinball") for name in table["method"])
+    assert table["methods"][0] == verdict.winner == verdict.strategy
+    by_hand = table[~table["methods"].isin(("direct", "surrogate"))]["value"].min()
+    assert table["value"][0] <= by_hand
+    usual = table[table["methods"] == "mse"]["value"].min()
+    assert verdict.unit * verdict.gain == pytest.approx(usual - table["value"][0])
+    assert f"cost {table['value'][0]:.4g}" in str(verdict)
+    assert f"over squared error on {verdict.rows:,} held-out rows (standard error" in str(verdict)
+    assert {"mse", "mae", "huber", "direct", "surrogate"} <= set(table["methods"])
+    assert any(name.startswith("pinball-") for name in table["methods"])
+    assert set(table["model"]) == {"linear"}
+    assert set(table["units"][table["methods"] != "mse"]) == {costly_shortage.units_.name}
 
 
 def test_prices_are_trained_in_logarithms_and_counts_as_they_are() -> None:
@@ -110,7 +122,7 @@ def test_a_quantile_is_met_by_about_its_share_of_rows() -> None:
 @pytest.mark.parametrize("kind", ["small", "mlp", "additive", torch.nn.Sequential(torch.nn.Linear(3, 1))])
 def test_any_kind_of_model_is_trained(kind: Any) -> None:
     recipe = STEEP if kind == "additive" else SHORT
-    model = MetricRegressor("mae", model=kind, recipe=recipe).fit(X, COUNTS)
+    model = MetricRegressor("mae", model=kind, recipe=recipe, folds=1).fit(X, COUNTS)
     assert mean_absolute_error(COUNTS, model.predict(X)) < 0.9 * np.abs(COUNTS - COUNTS.mean()).mean()
 
 
@@ -118,6 +130,21 @@ def test_tabm_is_trained() -> None:
     recipe = replace(SHORT, warmup=60, rounds=2, trust_cap=5)
     model = MetricRegressor("rmse", "usual", "tabm", recipe=recipe).fit(X, COUNTS)
     assert r2_score(COUNTS, model.predict(X)) > 0.2
+
+
+@pytest.mark.skipif(not has_lightgbm(), reason="needs LightGBM")
+def test_trees_are_grown_by_squared_error_and_averaged() -> None:
+    from lightgbm import LGBMRegressor
+
+    model = MetricRegressor("mae", model="lightgbm", units="standardised").fit(X, COUNTS)
+    assert (model.results_[0]["methods"], model.results_[0]["folds"]) == ("mse", 5)
+    assert mean_absolute_error(COUNTS, model.predict(X)) < 0.7 * np.abs(COUNTS - COUNTS.mean()).mean()
+    one = MetricRegressor("mse", "mse", "lightgbm", units="standardised", standardise=False)
+    one.fit(X[:400], COUNTS[:400], validation=(X[400:], COUNTS[400:]))
+    theirs = LGBMRegressor(n_estimators=len(one.network_.body.roots), learning_rate=0.05, verbosity=-1, n_jobs=1)
+    theirs.fit(X[:400].astype(np.float32), COUNTS[:400])
+    plain = one.units_.to_targets(scores_in_double(one.network_, torch.from_numpy(X.astype(np.float32)))).numpy()
+    np.testing.assert_allclose(plain, theirs.predict(X.astype(np.float32)), rtol=1e-4)
 
 
 def test_a_function_of_your_own_is_trained_for() -> None:
@@ -134,7 +161,7 @@ def test_a_function_of_your_own_is_trained_for() -> None:
 def test_times_that_are_censored_are_ordered() -> None:
     until = np.exp(2.5 + 0.8 * RNG.normal(size=500))
     times, event = np.minimum(PRICES, until), (until >= PRICES).astype(float)
-    model = MetricRegressor("censored_concordance", model="linear", recipe=STEEP)
+    model = MetricRegressor("censored_concordance", model="linear", recipe=STEEP, folds=2)
     model.fit(X, times, columns={"event": event})
     assert model.correction_.kind == "none"
     assert model.score(X, times, columns={"event": event}) > 0.8
@@ -175,7 +202,10 @@ def test_a_fitted_model_is_the_same_again_and_after_pickling(costly_shortage: Me
 def test_a_time_limit_and_a_callback_end_the_competition() -> None:
     model = MetricRegressor("mae", model="linear", time_limit=1e-3).fit(X, COUNTS)
     assert model.interrupted_
-    assert len(model.leaderboard()) < 4
+    tried = model.leaderboard()["folds"] > 0
+    assert tried[0]
+    assert tried.sum() < 4
+    assert set(model.leaderboard()["note"][~tried]) == {"not tried: the time was up"}
     calls: list[int] = []
     stopped = MetricRegressor("mae", model="small", recipe=SHORT, callback=lambda done: calls.append(1) or True)
     assert stopped.fit(X, COUNTS).interrupted_
@@ -196,6 +226,8 @@ def test_few_rows_and_constant_targets_are_fitted_too() -> None:
         ({"metric": "f1"}, "metric: expected one of numbers .*, got 'f1' of binary"),
         ({"method": "x"}, "method: expected one of auto, usual, hand-made, mse, surrogate, direct, got 'x'"),
         ({"units": "x"}, "units: expected 'auto', 'log' or 'standardised', got 'x'"),
+        ({"folds": 0}, "folds: expected an integer of at least 1 or None, got 0"),
+        ({"folds": 501}, "folds: expected at most 500, .*, got 501"),
     ],
 )
 def test_mistakes_are_named(given: dict[str, str], match: str) -> None:
@@ -205,28 +237,15 @@ def test_mistakes_are_named(given: dict[str, str], match: str) -> None:
 
 def test_a_notebook_shows_what_won(costly_shortage: MetricRegressor) -> None:
     assert costly_shortage.verdict_.winner in costly_shortage._card()
-    assert str(NumbersVerdict("mse", "log", "as predicted", "MAE", 2.0, 2.0, 0.0, False)) == (
-        "kept mse (log, as predicted): MAE 2"
-    )
-
-
-def test_a_tolerance_is_known_in_the_units_of_training() -> None:
-    targets = torch.full((5,), 200.0)
-    cases = {
-        ("within(0.1)", True): 0.1 / 0.5,
-        ("within(0.1)", False): 0.1 * 200 / 50,
-        ("within_units(5)", False): 5 / 50,
-        ("within_units(5)", True): 5 / 200 / 0.5,
-    }
-    for (name, log), expected in cases.items():
-        units = Units(0.0, 0.5 if log else 50.0, log)
-        assert tolerances(get_metric(name), units, targets) == pytest.approx([expected])
-    assert tolerances(get_metric("mae"), Units(), targets) == []
+    assert f"{costly_shortage.units_.name} units" in costly_shortage._card()
+    alone = MetricRegressor("mae", "mse", "linear", units="standardised").fit(X, COUNTS)
+    value = alone.leaderboard()["value"][0]
+    assert str(alone.verdict_) == f"kept squared error (standardised units, {alone.correction_}; MAE {value:.4g})"
 
 
 def test_made_up_rows_are_predicted_nearly_as_well_as_they_can_be() -> None:
     features, y = make_regression(600, 5, noise=10.0, random_state=0)
-    model = MetricRegressor("r2", model="linear", recipe=STEEP).fit(features[:500], y[:500])
+    model = MetricRegressor("r2", model="linear", recipe=STEEP, folds=1).fit(features[:500], y[:500])
     assert model.score(features[500:], y[500:]) > 0.97
 
 
@@ -274,14 +293,95 @@ def test_a_network_has_no_terms() -> None:
 
 def test_models_beside_the_chosen_one_are_those_that_other_methods_find() -> None:
     given = ("step_cost(5,1,10)", "surrogate", "linear", STEEP)
-    found = number_competition.fit_beside_usual(MetricRegressor(*given, random_state=1), X, COUNTS)
+    found = fit_beside_usual(MetricRegressor(*given, random_state=1), X, COUNTS)
     alone = {
         name: MetricRegressor(given[0], method, *given[2:], random_state=1).fit(X, COUNTS)
         for name, method in {"squared error": "mse", "best loss by hand": "hand-made"}.items()
     }
     assert list(found) == [*alone, "chosen"]
-    values = [model.verdict_.value for model in found.values()]
+    values = [model.results_[0]["value"] for model in found.values()]
     assert values == sorted(values, reverse=True)  # costs on validation rows
     for name, model in alone.items():
         np.testing.assert_allclose(found[name].predict(X), model.predict(X), rtol=1e-6)
-        assert found[name].verdict_.winner == model.verdict_.winner
+        assert found[name].results_[0]["methods"] == model.results_[0]["methods"]
+        assert str(found[name].verdict_) == str(model.verdict_)
+
+
+# ---- folds ---------------------------------------------------------------------------------------------------------
+
+
+def test_five_folds_are_the_default_where_strategies_compete(folded: MetricRegressor) -> None:
+    assert folded.results_[0]["folds"] == 5
+    assert folded.verdict_.rows == 400
+    assert folded._card().count("the rows that each fold left out") == 1
+    assert folded.network_.folds == 1  # linear models average into one
+    short = (folded.predict(X[400:]) < COUNTS[400:]).mean()
+    assert short < 0.3
+    for given in ({"X": X[:49], "y": COUNTS[:49]}, {"X": X, "y": COUNTS, "validation": np.arange(100)}):
+        few = MetricRegressor("mae", model="linear", recipe=STEEP).fit(**given)  # type: ignore[arg-type]
+        assert few.results_[0]["folds"] == 1
+    assert MetricRegressor("mae", "usual", "linear", STEEP).fit(X, COUNTS).results_[0]["folds"] == 1
+
+
+@pytest.mark.parametrize("kind", ["linear", "additive", "small"])
+def test_the_average_of_the_folds_predicts_the_average_of_their_predictions(kind: str) -> None:
+    recipe = SHORT if kind == "small" else STEEP
+    model = MetricRegressor("mae", "mse", kind, recipe, units="standardised", folds=3)
+    found = model._competed(X, COUNTS)
+    model._adopt(found)
+    x = torch.from_numpy(Scaler(model.centre_, model.scale_).transform(X))
+    units = [fold.trained.network for fold in found.best.folds]
+    single = [model.units_.to_targets(scores_in_double(network, x)).numpy() for network in units]
+    assert np.ptp(np.stack(single), axis=0).max() > 1e-3
+    np.testing.assert_allclose(model.predict(X), model.correction_.apply(np.mean(single, axis=0)), rtol=1e-6)
+    assert model.network_.folds == (3 if kind == "small" else 1)
+    if kind != "small":
+        assert model.explain().of == "numbers"
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(X), model.predict(X))
+
+
+def test_the_constant_is_found_on_predictions_by_models_that_have_not_seen_the_row() -> None:
+    model = MetricRegressor("step_cost(9,1)", "mse", "linear", STEEP, folds=4, units="standardised")
+    found = model._competed(X, COUNTS, groups=np.arange(500) // 10)
+    rows = found.best.held_out()
+    assert sorted(rows.y.tolist()) == sorted(COUNTS.tolist())  # each once, as exactly as given
+    metric = get_metric("step_cost(9,1)")
+    model._adopt(found)
+    corrected = model.correction_.apply(rows.scores.numpy())
+    assert float(metric(corrected, rows.y)) < 0.8 * float(metric(rows.scores, rows.y))
+    for parts in (fold.rows.x for fold in found.best.folds):
+        assert len(parts) == 125 or 120 <= len(parts) <= 130
+
+
+def test_only_squared_error_is_trained_in_the_units_that_lose() -> None:
+    table = MetricRegressor("within(0.1)", "hand-made", "linear", STEEP, folds=2).fit(X, PRICES).leaderboard()
+    assert set(table[table["units"] == "standardised"]["methods"]) == {"mse"}
+    assert {"mse", "mae", "huber"} < set(table[table["units"] == "log"]["methods"])
+
+
+def test_models_compete_in_one_leaderboard() -> None:
+    model = MetricRegressor("mae", "mse", "readable", folds=2).fit(X, COUNTS)
+    assert set(model.leaderboard()["model"]) == {"linear", "additive"}
+    assert model.results_[0]["model"] in model._card()
+    network = MetricRegressor("mae", "usual", "auto", SHORT, folds=2, time_limit=1e-3).fit(X, COUNTS)
+    assert "mlp" in set(network.leaderboard()["model"])
+
+
+def test_ctrl_c_in_a_later_fold_keeps_what_there_is() -> None:
+    class Stop:
+        def __init__(self, at: int) -> None:
+            self.at, self.calls = at, 0
+
+        def __call__(self, done: Any) -> None:
+            self.calls += 1
+            if self.calls == self.at:
+                raise KeyboardInterrupt
+
+    counted = Stop(10**9)
+    MetricRegressor("mae", "usual", "linear", STEEP, folds=3, callback=counted).fit(X, COUNTS)
+    model = MetricRegressor("mae", "usual", "linear", STEEP, folds=3, callback=Stop(counted.calls // 2))
+    with pytest.warns(UserWarning, match="stopped by the user"):
+        model.fit(X, COUNTS)
+    assert model.interrupted_
+    assert 1 <= model.results_[0]["folds"] < 3
+    assert mean_absolute_error(COUNTS, model.predict(X)) < 0.9 * np.abs(COUNTS - COUNTS.mean()).mean()

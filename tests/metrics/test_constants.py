@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metricgrad.metrics.callable import black_box
-from metricgrad.metrics.constants import Correction, Units, best_along, best_constant, in_units
+from metricgrad.metrics.constants import Correction, Units, best_along, best_constant, chosen_correction, in_units
 from metricgrad.metrics.registry import get_metric
 
 EXACT = (
@@ -144,3 +144,22 @@ def test_a_metric_in_other_units_loses_what_it_does_in_its_own(name: str, log: b
 def test_constant_targets_have_units_too() -> None:
     units = Units.of(np.full(5, 3.0))
     assert (units.centre, units.scale) == (3.0, 1.0)
+
+
+@given(
+    st.lists(st.tuples(NUMBERS, NUMBERS, st.integers(0, 3)), min_size=1, max_size=30),
+    st.sampled_from((*EXACT, "rmse", "r2", "spearman")),
+    st.booleans(),
+    st.sampled_from((1, 12)),
+)
+def test_the_chosen_map_never_loses_more_on_the_rows_that_chose_it(
+    rows: list[tuple[float, float, int]], name: str, weighted: bool, times: int
+) -> None:
+    scores, targets, weights = columns(rows * times)
+    own = weights + 1 if weighted else None
+    metric = get_metric(name)
+    correction, loss = chosen_correction(metric, scores, targets, own, seed=3)
+    moved = float(metric(correction.apply(scores.numpy()), targets, own))
+    plain = float(metric(scores, targets, own))
+    assert moved <= plain
+    assert loss <= plain

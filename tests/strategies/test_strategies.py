@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from metricgrad import black_box, get_metric
 from metricgrad.losses.binary import CostSensitive, SoftCounts
+from metricgrad.losses.regression import Huber, SoftWithin, Welsch
+from metricgrad.metrics.constants import Units, in_units
 from metricgrad.strategies.named import Named
+from metricgrad.strategies.number_losses import quantile_of_constant, tolerances
 from metricgrad.strategies.registry import strategies_for
-from metricgrad.strategies.strategy import Setting
+from metricgrad.strategies.strategy import Known, Setting
 from metricgrad.surrogate.loss import SurrogateLoss
+from metricgrad.training.data import Rows
 from metricgrad.training.direct import MAX_SEARCHED, DirectSearch
 from metricgrad.training.networks import build_model, kind_of
 from metricgrad.training.recipe import recipe_for
@@ -49,6 +55,67 @@ def test_what_costs_calls_is_not_searched_or_weighted() -> None:
     box = black_box(lambda y, s: float(((s >= 0) == y).mean()), higher_is_better=True, name="share")
     names = [one.name for one in strategies_for(setting_of(box, "linear"))]
     assert not {"direct", "weighted"} & set(names)
+
+
+@pytest.mark.parametrize(
+    ("metric", "model", "names"),
+    [
+        ("mae", "linear", ["mse", "mae", "huber", "pinball", "direct", "surrogate"]),
+        ("within(0.1)", "linear", ["mse", "mae", "huber", "pinball", "tolerance", "direct", "surrogate"]),
+        ("r2", "small", ["mse", "mae", "huber", "pinball", "longer", "surrogate"]),
+        ("censored_concordance", "linear", ["mse", "direct", "surrogate"]),
+    ],
+)
+def test_strategies_of_numbers_suit_metric_and_model(metric: str, model: str, names: list[str]) -> None:
+    setting = setting_of(in_units(get_metric(metric), Units()), model)
+    assert [one.name for one in strategies_for(setting)] == names
+
+
+def known_of(followed: nn.Module, bias: float = 0.0) -> Known:
+    """Rows whose targets are 2 x + 1, scored by 2 x + bias."""
+    x = torch.linspace(-1, 1, 101).unsqueeze(1)
+    rows = Rows(x, 2 * x[:, 0] + 1)
+
+    def score(features: torch.Tensor) -> torch.Tensor:
+        return 2 * features[:, 0].double() + bias
+
+    return Known(rows, rows, score, score, followed)
+
+
+def test_losses_of_numbers_suit_the_errors_of_squared_error() -> None:
+    setting = setting_of(in_units(get_metric("within_units(3)"), Units()), "small")._replace(
+        known=known_of(Huber(0.7), bias=0.5)
+    )
+    losses = {one.name: one.losses(setting) for one in strategies_for(setting) if one.name != "surrogate"}
+    (huber,) = losses["huber"]
+    assert isinstance(huber, Huber)
+    assert huber.width == pytest.approx(0.5)
+    assert [type(one) for one in losses["tolerance"]] == [SoftWithin, Welsch]
+    assert [one.width for one in losses["tolerance"]] == [3, 3]
+    assert losses["longer"] == [setting.known.followed]  # type: ignore[union-attr]
+    assert len(losses["pinball"]) == 3
+
+
+def test_a_quantile_is_the_level_of_the_best_constant_among_the_errors() -> None:
+    generator = torch.Generator().manual_seed(0)
+    scores, targets = torch.zeros(2000).double(), torch.randn(2000, generator=generator).double()
+    for metric, level in (("pinball(0.8)", 0.8), ("mae", 0.5), ("step_cost(9,1)", 0.9), ("spearman", 0.5)):
+        found = quantile_of_constant(in_units(get_metric(metric), Units(0.0, 3.0)), scores, targets, None)
+        assert found == pytest.approx(level, abs=1e-3)
+
+
+def test_a_tolerance_is_known_in_the_units_of_training() -> None:
+    cases = {
+        ("within(0.1)", True): 0.1 / 0.5,
+        ("within(0.1)", False): 0.1 * 200 / 50,
+        ("within_units(5)", False): 5 / 50,
+        ("within_units(5)", True): 5 / 200 / 0.5,
+    }
+    for (name, log), expected in cases.items():
+        units = Units(0.0, 0.5 if log else 50.0, log)
+        targets = torch.from_numpy(units.from_targets(np.full(5, 200.0)))
+        assert tolerances(in_units(get_metric(name), units), targets) == pytest.approx([expected])
+    assert tolerances(in_units(get_metric("mae"), Units()), torch.ones(5)) == []
 
 
 def test_losses_are_those_of_the_strategy() -> None:

@@ -129,7 +129,7 @@ def test_rankings_are_judged_query_by_query(models: dict[str, TableModel]) -> No
 def test_models_of_numbers_compete_where_none_is_named() -> None:
     frame = FRAME[[*FEATURES, "price"]].assign(price=np.arange(N) % 7)
     model = TableRegressor("mae", "mse", "readable", QUICK).fit(frame, "price")
-    assert re.match(r"model (linear|additive) was chosen: MAE [\d.]+ on validation rows", model.notes_[-2])
+    assert re.match(r"model (linear|additive) was chosen: MAE [\d.]+ on held-out rows", model.notes_[-2])
     assert "behind by" in model.notes_[-1]
 
 
@@ -219,7 +219,7 @@ ATTACKS: list[tuple[str, list[Any], Any, str]] = [
         {"kind": "isotonic", "shift": 0, "factor": 1, "knots": 3},
         r"weights.safetensors: expected",
     ),
-    ("numbers", ["model", "verdict", "winner"], [], r"model.verdict.winner: expected text, got a list of 0"),
+    ("numbers", ["model", "verdict", "strategy"], [], r"model.verdict.strategy: expected text, got a list of 0"),
     ("grades", ["group"], None, r"group: expected text, got null"),
 ]
 
@@ -250,6 +250,20 @@ def test_an_isotonic_map_is_stored_as_an_array_and_must_rise(models: dict[str, T
     change(folder, ["weights_sha256"], hashlib.sha256(content).hexdigest())
     with pytest.raises(ValueError, match="knots: expected predictions and what they become, both rising"):
         load(folder)
+
+
+def test_numbers_of_folds_are_averaged_saved_and_loaded(tmp_path: Path) -> None:
+    frame = FRAME[[*FEATURES, "price"]]
+    for kind in ("small", "additive"):
+        model = TableRegressor("within(0.1)", "mse", kind, QUICK, folds=2).fit(frame, "price", groups=FRAME["query"])
+        loaded = load(save(model, tmp_path / kind))
+        assert loaded.model_.network_.folds == (2 if kind == "small" else 1)
+        np.testing.assert_array_equal(loaded.predict(UNSEEN), model.predict(UNSEEN))
+        assert str(loaded.model_.verdict_) == str(model.model_.verdict_)
+        assert loaded.model_.units_ == model.model_.units_
+        assert "squared error" in (tmp_path / kind / "README.md").read_text("utf-8")
+    with pytest.raises(TableError, match="folds: expected 1 with times, because the latest rows are held out, got 2"):
+        TableRegressor("mae", "mse", "linear", QUICK, folds=2).fit(frame, "price", times=np.arange(N))
 
 
 # ---- the commands --------------------------------------------------------------------------------------------------

@@ -16,8 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from metricgrad.demo.bikes import SEPARATOR, Bikes, load_bikes
 from metricgrad.estimators.explain import Explanation
-from metricgrad.estimators.number_competition import BY_HAND, CHOSEN, USUAL, fit_beside_usual
-from metricgrad.estimators.regressor import MetricRegressor
+from metricgrad.estimators.regressor import BY_HAND, CHOSEN, USUAL, MetricRegressor, fit_beside_usual
 from metricgrad.evaluation.statistics import Interval, corrected_interval
 from metricgrad.metrics.metric import Metric
 from metricgrad.metrics.registry import get_metric
@@ -124,7 +123,7 @@ class DemoResult:
     def followed(self, method: str) -> list[str]:
         """Return which loss each model of a method has followed, and what is done to its predictions."""
         models = [trial.models[method] for trial in self.trials]
-        return [f"{model.verdict_.winner} ({model.correction_})" for model in models]
+        return [f"{model.results_[0]['methods']} ({model.correction_})" for model in models]
 
     @property
     def verdict(self) -> str:
@@ -205,7 +204,7 @@ def _trials(
     for number, (known, judged) in enumerate(parts):
         counted = _Counted(number, len(parts), report)
         model = MetricRegressor(
-            METRIC, method="surrogate", model="additive", recipe=recipe, random_state=seed, callback=counted
+            METRIC, method="surrogate", model="additive", recipe=recipe, random_state=seed, callback=counted, folds=1
         )
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "fit: stopped by the user")
@@ -228,6 +227,8 @@ class _Counted:
 
     def __call__(self, done: Round) -> None:
         """Count one more if this round is not a later one of the same loss."""
+        if done.phase != "rounds":
+            return
         if done.number <= self.last or self.begun < 0:
             self.begun += 1
             self.report("models", self.first + min(self.begun, LOSSES - 1), self.all)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from metricgrad.estimators.competing import CompetingClassifier, competes
+from metricgrad.estimators.competing import CompetingEstimator, competes
+from metricgrad.estimators.label_estimator import LabelEstimator
 from metricgrad.estimators.labels import class_factors, learn_labels, positive_targets
 from metricgrad.estimators.metric_estimator import (
     Array,
@@ -29,11 +29,11 @@ from metricgrad.training.history import Round
 from metricgrad.training.recipe import Recipe
 
 if TYPE_CHECKING:
-    from metricgrad.estimators.competition import Candidate, HeldOut
+    from metricgrad.estimators.candidates import Candidate, HeldOut
     from metricgrad.estimators.probabilities import Probabilities
 
 
-class MetricClassifier(CompetingClassifier):
+class MetricClassifier(CompetingEstimator, LabelEstimator):
     """Classifier trained directly for a metric, by a surrogate of it that is learned along the way.
 
     The metric says what is predicted: two classes (`"f1"`), several (`"macro_f1"`), or several labels a row
@@ -274,9 +274,7 @@ class MetricClassifier(CompetingClassifier):
         self._check_training((AUTO, *METHODS, *(("cross-entropy",) if task.outputs else (DIRECT, *BASELINES))))
         if task.outputs and self.threshold == "cv":
             raise ValueError("threshold: expected 'validation' or a number for several outputs, got 'cv'")
-        count: Any = self.folds
-        if count is not None and (isinstance(count, bool) or not isinstance(count, Integral) or count < 1):
-            raise ValueError(f"folds: expected an integer of at least 1 or None, got {self.folds!r}")
+        self._check_folds()
         if self.warm_start and (self.folds or 1) > 1:
             raise ValueError(f"folds: expected 1 with warm_start, got {self.folds}")
         if self.threshold not in ("validation", "cv") and not is_finite(self.threshold):
@@ -371,7 +369,7 @@ class MetricClassifier(CompetingClassifier):
 
 def _calibrated(best: Candidate, task: Task) -> Probabilities:
     """Fit probabilities to the scores of the model on held-out rows, before any rule."""
-    from metricgrad.estimators.competition import Candidate
+    from metricgrad.estimators.candidates import Candidate
     from metricgrad.estimators.probabilities import fit_probabilities
 
     scores, y, w = Candidate.held_out(best)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from metricgrad.estimators.label_estimator import LabelEstimator
-from metricgrad.estimators.metric_estimator import Array, How, Trained, check_fit
+from metricgrad.estimators.metric_estimator import Array, How, MetricEstimator, Trained, check_fit
 from metricgrad.metrics.registry import Metric
 from metricgrad.metrics.tasks import Task
 from metricgrad.training.data import Rows, TrainingData
@@ -20,7 +20,9 @@ from metricgrad.training.recipe import Recipe, recipe_for
 from metricgrad.training.splits import Split
 
 if TYPE_CHECKING:
-    from metricgrad.estimators.competition import Candidate, Competition
+    from metricgrad.estimators.candidates import Candidate, Judge
+    from metricgrad.estimators.competition import Competition
+    from metricgrad.metrics.constants import Units
     from metricgrad.strategies.strategy import Strategy
 
 COMPETING = {"auto": ("linear", "additive", TREES, "tabm"), "readable": ("linear", "additive")}
@@ -34,10 +36,23 @@ def competes(model: Any) -> bool:
     return isinstance(model, str) and model in COMPETING
 
 
-class CompetingClassifier(LabelEstimator):
-    """A classifier whose model is the best of some candidates, each the average of models of folds."""
+class Kind(NamedTuple):
+    """A model that competes: how it is trained, on what, and for what; of numbers, in which units."""
 
+    model: Any
+    recipe: Recipe
+    network: Scorer
+    table: TrainingData
+    metric: Metric
+    units: Units | None = None
+
+
+class CompetingEstimator(MetricEstimator):
+    """An estimator whose model is the best of some candidates, each the average of models of folds."""
+
+    folds: int | None
     results_: list[dict[str, Any]]
+    _competing: ClassVar[Mapping[str, Sequence[str]]] = COMPETING
 
     def leaderboard(self) -> pd.DataFrame:
         """Return the models that competed, the chosen one first.
@@ -47,7 +62,7 @@ class CompetingClassifier(LabelEstimator):
         DataFrame
             With the columns `model`, `methods` (how many models of folds were kept by each), `value` (of the metric, on
             held-out rows), `behind` (by how much it is worse than the chosen one, on rows that both have scored),
-            `standard_error` (of that), `folds`, `seconds`, `note`.
+            `standard_error` (of that), `folds`, `seconds`, `note`; of numbers also `units`.
         """
         from metricgrad.estimators.competition import leaderboard
 
@@ -61,51 +76,77 @@ class CompetingClassifier(LabelEstimator):
         learned_from: Array,
         metric: Metric,
         seed: int,
-        start: Scorer | None,
+        start: Scorer | None = None,
     ) -> Competition:
         """Train every candidate on every part of the plan, as long as it may still be the best."""
-        from metricgrad.estimators.competition import (  # predicting needs none
-            RULE,
-            Candidate,
-            Competition,
-            RuleCandidate,
-        )
+        from metricgrad.estimators.competition import Competition  # predicting needs none
         from metricgrad.estimators.fold_training import FoldTraining
         from metricgrad.reporting.progress import fit_bars
         from metricgrad.training.threads import threads_for
 
-        classes = metric.task.name == "multiclass"
-        recipes = [(spec, recipe_for(self.recipe, kind_of(spec))) for spec in self._specs(metric.task)]
-        networks = [self._network(*each, table, learned_from, metric, seed, start) for each in recipes]
-        candidates = [
-            (RuleCandidate if strategy.name == RULE else Candidate)(*each, strategy, classes)
-            for each, network in zip(recipes, networks, strict=True)
-            for strategy in self._strategies(metric, each[1], network, table)
+        entered = [
+            (self._candidate(kind, strategy, metric), kind)
+            for kind in self._kinds(table, learned_from, metric, seed, start)
+            for strategy in self._strategies(kind, plan)
         ]
-        by_spec = {id(spec): network for (spec, _), network in zip(recipes, networks, strict=True)}
+        models = list(dict.fromkeys(id(candidate.model) for candidate, _ in entered))
+        # Which units are tried further depends on the usual loss in all of them.
+        entered.sort(key=lambda each: (models.index(id(each[0].model)), not each[0].proper))
+        kinds, candidates = dict(entered), [candidate for candidate, _ in entered]
         kept = [table.validation_rows(parts.validation) for parts in plan]
         fits = len(plan) * len(candidates)
-        folds: dict[tuple[int, int], FoldTraining] = {}
+        folds: dict[tuple[Any, int], FoldTraining] = {}
 
         def trained(candidate: Candidate, fold: int, left: float | None) -> tuple[Trained, Rows]:
             if bars is not None:
                 bars.begin(candidate.title, sum(len(one.folds) for one in candidates))
-            how = How(candidate.recipe, seed, left, bars)
-            place = (id(candidate.model), fold)
+            place, kind, held_out = (candidate.kind, fold), kinds[candidate], plan[fold].validation
             if place not in folds:
                 for other in [each for each in folds if each[1] != fold]:
                     del folds[other]  # whose columns take memory
-                rows = table.lazy_rows(plan[fold].train, candidate.recipe.set_size)
-                folds[place] = FoldTraining(self, by_spec[id(candidate.model)], rows, kept[fold], metric)
-            return folds[place].train(candidate.strategy, how), kept[fold]
+                rows = kind.table.lazy_rows(plan[fold].train, kind.recipe.set_size)
+                own = kept[fold]._replace(y=kind.table.labels(held_out))
+                folds[place] = FoldTraining(self, kind.network, rows, own, kind.metric)
+            how = How(candidate.recipe, seed, left, bars)
+            return folds[place].train(candidate.strategy, how), self._judged_rows(kept[fold], table, held_out)
 
-        found = Competition(candidates, len(plan), self.time_limit)
-        step = max(recipe.set_size * recipe.sets for _, recipe in recipes)
-        with threads_for(networks, step), fit_bars(fits) if self.verbose and fits > 1 else nullcontext() as bars:
+        found = Competition(candidates, len(plan), self.time_limit, self._judge(metric))
+        step = max(kind.recipe.set_size * kind.recipe.sets for kind in kinds.values())
+        small = threads_for([kind.network for kind in kinds.values()], step)
+        with small, fit_bars(fits) if self.verbose and fits > 1 else nullcontext() as bars:
             found.run(trained)
         return found
 
-    def _strategies(self, metric: Metric, recipe: Recipe, network: Scorer, table: TrainingData) -> Sequence[Strategy]:
+    # ---- what competes ---------------------------------------------------------------------------------------------
+
+    def _kinds(
+        self, table: TrainingData, learned_from: Array, metric: Metric, seed: int, start: Scorer | None
+    ) -> list[Kind]:
+        """Return the models that compete, not trained yet."""
+        recipes = [(spec, self._recipe_for(spec)) for spec in self._specs(metric.task)]
+        return [
+            Kind(*each, self._network(*each, table, learned_from, metric, seed, start), table, metric)
+            for each in recipes
+        ]
+
+    def _recipe_for(self, spec: Any) -> Recipe:
+        return recipe_for(self.recipe, kind_of(spec))
+
+    def _candidate(self, kind: Kind, strategy: Strategy, metric: Metric) -> Candidate:
+        from metricgrad.estimators.candidates import Candidate, RuleCandidate
+
+        made = RuleCandidate if strategy.nothing else Candidate
+        return made(kind.model, kind.recipe, strategy, metric.task.name == "multiclass")
+
+    def _judge(self, metric: Metric) -> Judge | None:
+        """Return by what candidates are compared, if that is not what chose their checkpoints."""
+        return None
+
+    def _judged_rows(self, rows: Rows, table: TrainingData, held_out: Array) -> Rows:
+        """Return the held-out rows as candidates are compared by them."""
+        return rows
+
+    def _strategies(self, kind: Kind, plan: Sequence[Split]) -> Sequence[Strategy]:
         """Return the strategies that compete, or the one method that was asked for."""
         from metricgrad.strategies.named import Named
         from metricgrad.strategies.proper import Proper
@@ -113,11 +154,12 @@ class CompetingClassifier(LabelEstimator):
         from metricgrad.strategies.strategy import Setting
         from metricgrad.training.methods import AUTO
 
-        if network.name == TREES and (self.method != AUTO or metric.costly):
+        metric = kind.metric
+        if kind.network.name == TREES and (self.method != AUTO or metric.costly):
             return [Named("cross-entropy")]
         if self.method == AUTO and not metric.costly:
-            few = not metric.task.outputs and table.fewest < MIN_EVIDENCE
-            return [Proper()] if few else strategies_for(Setting(metric, recipe, network))
+            few = not metric.task.outputs and kind.table.fewest < MIN_EVIDENCE
+            return [Proper()] if few else strategies_for(Setting(metric, kind.recipe, kind.network))
         return [Named("sl-r" if self.method == AUTO else self.method)]  # a costly metric has few calls
 
     def _specs(self, task: Task) -> list[Any]:
@@ -127,7 +169,7 @@ class CompetingClassifier(LabelEstimator):
         from metricgrad.training.trees import has_lightgbm
 
         trees = has_lightgbm() and not task.several
-        return [name for name in COMPETING[self.model] if name != TREES or trees]
+        return [name for name in self._competing[self.model] if name != TREES or trees]
 
     def _network(
         self,
@@ -144,8 +186,20 @@ class CompetingClassifier(LabelEstimator):
         if start is not None:
             network = deepcopy(start).float()
         else:
-            outputs = len(self.classes_) if metric.task.outputs else None
+            outputs = len(getattr(self, "classes_", ())) if metric.task.outputs else None
             network = build_model(spec, table.X.shape[1], seed, outputs)
             network.prepare(known.x, known.w, known.y)
         check_fit(network, known.x[:2])
         return network
+
+    # ---- what is asked for and said --------------------------------------------------------------------------------
+
+    def _check_folds(self) -> None:
+        count: Any = self.folds
+        if count is not None and (isinstance(count, bool) or not isinstance(count, Integral) or count < 1):
+            raise ValueError(f"folds: expected an integer of at least 1 or None, got {self.folds!r}")
+
+    @property
+    def _judged_on(self) -> str:
+        several = any(line["folds"] > 1 for line in getattr(self, "results_", []))
+        return "the rows that each fold left out" if several else "validation rows"

@@ -6,15 +6,17 @@ import warnings
 from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import partial
 
 import torch
+from torch import nn
 
 from metricgrad.estimators.metric_estimator import How, MetricEstimator, Trained, scores_in_double
+from metricgrad.losses.default import proxy_for
 from metricgrad.metrics.registry import Metric
 from metricgrad.reporting.progress import work_bar
 from metricgrad.strategies.proper import Proper
-from metricgrad.strategies.strategy import Setting, Strategy
+from metricgrad.strategies.strategy import Known, Setting, Strategy
 from metricgrad.training.data import Rows
 from metricgrad.training.history import Round
 from metricgrad.training.jobs import Start
@@ -22,9 +24,6 @@ from metricgrad.training.networks import TREES, Scorer
 from metricgrad.training.selection import Best, Selection
 from metricgrad.training.trainer import TrainingRun, UnfaithfulWarning
 from metricgrad.training.trees import grow_trees
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class FoldTraining:
@@ -48,6 +47,8 @@ class FoldTraining:
         self.warm_up: list[Round] = []
         self.best = Best()
         self.usual: Trained | None = None
+        self.leader: Trained | None = None  # whose checkpoint is the best
+        self.followed = proxy_for(metric.task)  # the loss of the best that has followed one
 
     def train(self, strategy: Strategy, how: How) -> Trained:
         """Return the model of a strategy: of its losses, the one that is best on the held-out rows."""
@@ -59,40 +60,42 @@ class FoldTraining:
 
     def _grow(self, strategy: Strategy, how: How) -> Trained:
         """Return trees, grown by the usual loss."""
-        rows = self._rows(strategy, Setting(self.metric, how.recipe, self.network))
-        grown = Scorer(grow_trees(rows, self.kept, how.seed), TREES, self.network.features)
-        return Trained(grown, [], False, None, self.metric, method=strategy.name)
+        rows = strategy.rows(self._setting(how))
+        grown = grow_trees(self.rows if rows is None else rows, self.kept, how.seed, numbers=self.metric.task.numbers)
+        return Trained(Scorer(grown, TREES, self.network.features), [], False, None, self.metric, method=strategy.name)
 
     def _train(self, strategy: Strategy, how: How) -> Trained:
-        setting = Setting(self.metric, how.recipe, self.network)
+        setting = self._setting(how)
         if strategy.alone:
             runs = self._runs(strategy, setting, self.rows, None, how)
-            best = min(runs, key=_validation_loss)
-            return best._replace(interrupted=runs[-1].interrupted, method=strategy.name)
-        stopped = self._warm_up(how) if self.start is None else None
+            best, _ = min(runs, key=_validation_loss)
+            return best._replace(interrupted=runs[-1][0].interrupted)
+        stopped = self._warm_up(strategy, how) if self.start is None else None
         if stopped is not None:
             return stopped
         start = self.start
         if start is not None and self.best.state and strategy.from_best(setting):
             start = start.moved(self.best, self.metric)
-        rows = self._rows(strategy, setting)
-        start = start if rows is self.rows else None  # where rows weigh otherwise, the minimum is elsewhere
+        rows = strategy.rows(setting)
+        start = start if rows is None else None  # where rows weigh otherwise, the minimum is elsewhere
         control = replace(how.recipe, control=False)  # the usual loss is a strategy of its own
-        runs = self._runs(strategy, setting, rows, start, how._replace(recipe=control))
-        best = min(runs, key=_validation_loss)
+        runs = self._runs(strategy, setting, self.rows if rows is None else rows, start, how._replace(recipe=control))
+        best, loss = min(runs, key=_validation_loss)
         if best.best is not None and best.best.least < self.best.least:
-            self.best = best.best
+            self.best, self.leader = best.best, best
+            self.followed = self.followed if strategy.learned else loss
         history = best.history if start is None else [*self.warm_up, *best.history]
-        return best._replace(history=history, interrupted=runs[-1].interrupted, method=strategy.name, verdict=None)
+        return best._replace(history=history, interrupted=runs[-1][0].interrupted, verdict=None)
 
-    def _rows(self, strategy: Strategy, setting: Setting) -> Rows:
-        """Return the rows that a strategy trains on."""
-        usual = self.usual
-        if usual is None:
-            return self.rows
-        return strategy.rows(setting, self.rows, lambda: scores_in_double(usual.network, self.rows.x).detach())
+    def _setting(self, how: How) -> Setting:
+        """Return what strategies may know."""
+        known = None
+        if self.usual is not None:
+            usual, best = (partial(scores_in_double, each.network) for each in (self.usual, self.leader or self.usual))
+            known = Known(self.rows, self.kept, usual, best, self.followed)
+        return Setting(self.metric, how.recipe, self.network, known)
 
-    def _warm_up(self, how: How) -> Trained | None:
+    def _warm_up(self, strategy: Strategy, how: How) -> Trained | None:
         """Go along the usual loss; return the model of that only if training was stopped there."""
         torch.manual_seed(how.seed)
         own, selection = deepcopy(self.network), Selection(self.kept, self.metric, how.recipe)
@@ -104,29 +107,31 @@ class FoldTraining:
             return None
         selection.restore(own, learned=False)
         own = own.double() if own.name else own
-        return Trained(own, self.warm_up, True, selection.verdict, self.metric, method=Proper.name)
+        return Trained(own, self.warm_up, True, selection.verdict, self.metric, method=strategy.name)
 
     def _runs(
         self, strategy: Strategy, setting: Setting, rows: Rows, start: Start | None, how: How
-    ) -> Sequence[Trained]:
+    ) -> list[tuple[Trained, nn.Module]]:
         """Train a model for every loss of a strategy, each from the start, or from a warm-up of its own."""
         torch.manual_seed(how.seed)
         shared = None if how.bars is None else how.bars.report
         with work_bar() if self.estimator.verbose and shared is None else nullcontext(shared) as report:
             losses = strategy.losses(setting, report)
         guarded = strategy.alone or isinstance(strategy, Proper)
-        runs: list[Trained] = []
+        control = self.followed if strategy.goes_on else None
+        runs: list[tuple[Trained, nn.Module]] = []
         for loss in losses:
             own = deepcopy(self.network)
             with warnings.catch_warnings():
                 if not strategy.alone:  # among others, a surrogate that misleads is not chosen
                     warnings.simplefilter("ignore", UnfaithfulWarning)
-                run = self.estimator._follow(loss, own, rows, self.kept, self.metric, how, start, guarded)
-            runs.append(run)
-            if runs[-1].interrupted:
+                run = self.estimator._follow(loss, own, rows, self.kept, self.metric, how, start, guarded, control)
+            runs.append((run._replace(method=strategy.named(loss)), loss))
+            if run.interrupted:
                 break
         return runs
 
 
-def _validation_loss(trained: Trained) -> float:
-    return trained.best.least if trained.best is not None else float("inf")
+def _validation_loss(run: tuple[Trained, nn.Module]) -> float:
+    best = run[0].best
+    return best.least if best is not None else float("inf")

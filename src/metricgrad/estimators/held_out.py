@@ -24,6 +24,8 @@ FOLDS = 5
 """Of the cross-validated threshold."""
 DEFAULT_FOLDS, MAX_FOLDED_ROWS = 5, 200_000
 """Folds where models compete, and rows from which on one split is evidence enough."""
+MIN_ROWS_OF_NUMBERS = 50
+"""Rows of numbers from which on there are folds."""
 
 
 class Joined(NamedTuple):
@@ -114,7 +116,8 @@ def fold_count(
         int(np.bincount(np.unique(strata, return_inverse=True)[1]).min()),
         len(strata) if groups is None else len(np.unique(np.asarray(groups))),
     )
-    allowed = not metric.costly and len(strata) <= MAX_FOLDED_ROWS and smallest >= DEFAULT_FOLDS
+    enough = smallest >= DEFAULT_FOLDS and (not metric.task.numbers or len(strata) >= MIN_ROWS_OF_NUMBERS)
+    allowed = not metric.costly and len(strata) <= MAX_FOLDED_ROWS and enough
     return DEFAULT_FOLDS if several and allowed else 1
 
 

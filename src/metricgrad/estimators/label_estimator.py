@@ -273,11 +273,6 @@ class LabelEstimator(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         known = {} if self.calibration_ is None else {"probabilities": str(self.calibration_)}
         return {"method": self.method, **chosen, "threshold": cuts, **known, **counted}
 
-    @property
-    def _judged_on(self) -> str:
-        several = any(line["folds"] > 1 for line in getattr(self, "results_", []))
-        return "the rows that each fold left out" if several else "validation rows"
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         try:

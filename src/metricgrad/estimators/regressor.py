@@ -2,44 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import pandas as pd
 import torch
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from metricgrad.estimators.competing import CompetingEstimator, Kind, competes
 from metricgrad.estimators.metric_columns import checked_columns
-from metricgrad.estimators.metric_estimator import Array, MetricEstimator, scored, seed_of, weights_for
-from metricgrad.metrics.constants import Correction, Units
+from metricgrad.estimators.metric_estimator import Array, scored, seed_of, weights_for
+from metricgrad.metrics.constants import Correction, Units, in_units
 from metricgrad.metrics.registry import Metric, get_metric
 from metricgrad.training.data import Rows, Scaler, TrainingData, merge_duplicates
-from metricgrad.training.history import Round
+from metricgrad.training.history import Round, Verdict
+from metricgrad.training.networks import Scorer
 from metricgrad.training.recipe import Recipe
 from metricgrad.training.splits import Split
 
 if TYPE_CHECKING:
+    from metricgrad.estimators.candidates import Candidate, Judge
+    from metricgrad.estimators.competition import Competition
     from metricgrad.estimators.explain import Explanation
-    from metricgrad.estimators.number_competition import NumberCompetition
-    from metricgrad.estimators.number_strategies import NumbersVerdict, Strategy
+    from metricgrad.strategies.strategy import Strategy
 
-METHODS = ("auto", "usual", "hand-made", "mse", "surrogate", "direct")
-"""Everything, the usual losses alone, these and hand-made ones, squared error alone, or one learned strategy."""
+AUTO, LONGER = "auto", "longer"
+USUAL_LOSSES = ("mse", "mae", "huber")
+BY_HAND_LOSSES = (*USUAL_LOSSES, "pinball", "tolerance")
+METHODS = {
+    AUTO: (*BY_HAND_LOSSES, LONGER, "direct", "surrogate"),
+    "usual": USUAL_LOSSES,
+    "hand-made": BY_HAND_LOSSES,
+    "mse": ("mse",),
+    "surrogate": (*BY_HAND_LOSSES, LONGER, "surrogate"),
+    "direct": (*BY_HAND_LOSSES, "direct"),
+}
+"""The strategies of every method: all, the usual losses, these and hand-made ones, squared error, one learned."""
+MIN_LEARNED_ROWS = 40
+"""Held-out rows of a fold from which on a learned loss can be judged."""
+NOISE = 0.1
+"""Of refined scores, in units of their spread: predictions of numbers are nearer to targets than scores of classes."""
+USUAL, BY_HAND, CHOSEN = "squared error", "best loss by hand", "chosen"
+"""Regressors of `fit_beside_usual`."""
 
 
-class MetricRegressor(RegressorMixin, MetricEstimator):  # type: ignore[misc]
+class MetricRegressor(RegressorMixin, CompetingEstimator):  # type: ignore[misc]
     """Regressor trained for any metric of numbers: a tolerance, a cost, a quantile, a rank, or a function of your own.
 
-    Several strategies compete on validation rows: the usual losses (squared, absolute, Huber), hand-made ones that suit
+    Several strategies compete on held-out rows: the usual losses (squared, absolute, Huber), hand-made ones that suit
     the metric (quantiles, soft tolerances), direct search on the metric itself for models linear in fixed columns, and
     a surrogate of it. The last two start from the best of the others and are kept only if they beat it by more than the
-    noise. Targets are standardised, or their logarithms are if all are above 0, whichever does better. Every
-    strategy is judged at its best constant, a shift or a factor; the one kept gets the map of its predictions that does
-    best on validation rows: none, a shift, a factor, or an isotonic one.
+    noise. Targets are standardised, or their logarithms are if all are above 0, whichever does better on the first
+    fold. Every strategy is trained on five folds and judged at its best constant, a shift or a factor, on the rows that
+    the folds leave out. The model is the average of those of the folds; its predictions get the map that does best on
+    these rows: none, a shift, a factor, or an isotonic one.
 
     Parameters
     ----------
@@ -51,14 +71,16 @@ class MetricRegressor(RegressorMixin, MetricEstimator):  # type: ignore[misc]
     method : {"auto", "usual", "hand-made", "mse", "surrogate", "direct"}
         Which strategies compete: all; the usual losses alone; these and hand-made ones; squared error alone; or all
         losses and one of the two learned strategies.
-    model : {"mlp", "small", "linear", "additive", "tabm"}, torch module or factory
-        As of `MetricClassifier`, but the paper's network has no dropout here: it blurs predictions of numbers.
+    model : {"mlp", "small", "linear", "additive", "tabm", "lightgbm", "auto", "readable"}, torch module or factory
+        As of `MetricClassifier`, but the paper's network has no dropout here: it blurs predictions of numbers. Those
+        that compete are linear, additive and mlp (`"auto"`), or those of them that can be read. Trees follow squared
+        error only.
     recipe : Recipe or {"default"}
         How to train.
     units : {"auto", "log", "standardised"}
         In what units the model is trained.
     validation_fraction : float
-        Share of the rows kept for choosing strategy, checkpoint and constant.
+        Share of the rows kept for choosing strategy, checkpoint and constant, if there is one split.
     standardise : bool, optional
         Centre and scale every feature first; as the recipe says if not given.
     random_state : int, RandomState or None
@@ -69,6 +91,9 @@ class MetricRegressor(RegressorMixin, MetricEstimator):  # type: ignore[misc]
         Called with every `Round`; if it returns True, training is stopped.
     time_limit : float, optional
         Seconds after which no further strategy is tried, and the one at work is stopped.
+    folds : int, optional
+        Parts of the rows that are held out in turn; 1 is one split. By default 5 where strategies or models compete,
+        unless there are few rows or very many, validation rows are given or calls of the metric are costly.
 
     Attributes
     ----------
@@ -78,12 +103,14 @@ class MetricRegressor(RegressorMixin, MetricEstimator):  # type: ignore[misc]
         These units.
     correction_ : Correction
         The map of its predictions.
-    verdict_ : NumbersVerdict
+    verdict_ : Verdict
         What won, and by how much in the metric's own units.
     validation_loss_ : float
-        True loss of what is predicted on validation rows; the map is fitted to other parts of them each time.
+        True loss of what is predicted on held-out rows; the map is fitted to other parts of them each time.
     history_ : list of Round
-        What every round of the chosen strategy did.
+        What every round of the chosen strategy did, on the first fold.
+    chosen_recipe_ : Recipe
+        The recipe of the chosen model.
     interrupted_ : bool
         Whether training was stopped; the best model until then is kept.
     results_ : list of dict
@@ -103,8 +130,12 @@ class MetricRegressor(RegressorMixin, MetricEstimator):  # type: ignore[misc]
     _for_text = "encode it first"
     units_: Units
     correction_: Correction
-    verdict_: NumbersVerdict
-    results_: list[dict[str, Any]]
+    verdict_: Verdict
+    chosen_recipe_: Recipe
+    _competing: ClassVar[Mapping[str, Sequence[str]]] = {
+        "auto": ("linear", "additive", "mlp"),
+        "readable": ("linear", "additive"),
+    }
 
     def __init__(
         self,
@@ -119,6 +150,7 @@ class MetricRegressor(RegressorMixin, MetricEstimator):  # type: ignore[misc]
         verbose: bool = False,
         callback: Callable[[Round], object] | None = None,
         time_limit: float | None = None,
+        folds: int | None = None,
     ) -> None:
         self.metric = metric
         self.method = method
@@ -131,6 +163,7 @@ class MetricRegressor(RegressorMixin, MetricEstimator):  # type: ignore[misc]
         self.verbose = verbose
         self.callback = callback
         self.time_limit = time_limit
+        self.folds = folds
 
     def fit(
         self,
@@ -152,8 +185,8 @@ class MetricRegressor(RegressorMixin, MetricEstimator):  # type: ignore[misc]
         sample_weight : array-like of shape (rows,), optional
             How much each row counts, in training and in the metric.
         validation : (X, y), (X, y, sample_weight) or array-like, optional
-            What to choose on: rows of their own, or some of those given, by their numbers or by True for each. A share
-            of the rows, `validation_fraction`, if not given.
+            What to choose on: rows of their own, or some of those given, by their numbers or by True for each. The rows
+            that folds leave out, or a share of the rows, `validation_fraction`, if not given.
         columns : mapping of str to array-like of shape (rows,), optional
             What the metric must know beside the target: of `censored_concordance`, `event`.
         groups : array-like of shape (rows,), optional
@@ -163,10 +196,9 @@ class MetricRegressor(RegressorMixin, MetricEstimator):  # type: ignore[misc]
         -------
         self
         """
-        competition = self._compete(X, y, sample_weight, validation, columns, groups)
-        return self._adopt(competition, competition.best)
+        return self._adopt(self._competed(X, y, sample_weight, validation, columns, groups))
 
-    def _compete(
+    def _competed(
         self,
         X: Any,
         y: ArrayLike,
@@ -174,41 +206,12 @@ class MetricRegressor(RegressorMixin, MetricEstimator):  # type: ignore[misc]
         validation: Any = None,
         columns: Mapping[str, ArrayLike] | None = None,
         groups: ArrayLike | None = None,
-    ) -> NumberCompetition:
-        """Train every strategy."""
-        from metricgrad.estimators.number_competition import NumberCompetition
+    ) -> Competition:
+        """Check the input, hold rows out, learn the scale of the features, and train every strategy."""
+        from metricgrad.estimators.held_out import HoldOut, fold_count, held_out_parts, is_table, joined_for
 
-        metric = _of_numbers(self.metric)
+        metric, seed = _of_numbers(self.metric), seed_of(self.random_state)
         self._check_arguments()
-        seed = seed_of(self.random_state)
-        table, parts = self._prepared(X, y, sample_weight, validation, columns, groups, metric, seed)
-        with torch.random.fork_rng(devices=[]):
-            competition = NumberCompetition(self, table, parts, metric, seed)
-            competition.run()
-        return competition
-
-    def _adopt(self, competition: NumberCompetition, best: Strategy) -> MetricRegressor:
-        """Become what one of the strategies has trained."""
-        self.network_, self.history_, self.units_ = best.trained.network, best.trained.history, best.units
-        self.interrupted_ = competition.interrupted
-        self.correction_, self.validation_loss_ = competition.correction(best)
-        self.verdict_, self.results_ = competition.verdict(best, self.correction_), competition.records(best)
-        return self
-
-    def _prepared(
-        self,
-        X: Any,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None,
-        validation: Any,
-        columns: Mapping[str, ArrayLike] | None,
-        groups: ArrayLike | None,
-        metric: Metric,
-        seed: int,
-    ) -> tuple[TrainingData, Split]:
-        """Check the input, hold rows out, and learn the scale of the features from the others."""
-        from metricgrad.estimators.held_out import HoldOut, held_out_parts, is_table, joined_for
-
         if is_table(validation):
             X, y, sample_weight, validation = joined_for(metric, X, y, sample_weight, validation)
         X, y = self._checked(X, y, ensure_min_samples=2, y_numeric=True)
@@ -219,20 +222,100 @@ class MetricRegressor(RegressorMixin, MetricEstimator):  # type: ignore[misc]
             X, targets, weights = merge_duplicates(X, targets, weights)
         table = TrainingData(X, targets, weights, columns=known)
         strata = replace(table, targets=np.zeros(len(targets), np.int8))
-        how = HoldOut(1, self.validation_fraction, seed, False, validation, groups)
-        (parts,) = held_out_parts(strata, metric.task, how)
-        scaler = Scaler.fit(X, parts.train, weights, standardise=self._standardises)
+        several = (competes(self.model) or self.method == AUTO) and validation is None
+        count = fold_count(self.folds, metric, strata.targets, groups, several=several)
+        how = HoldOut(count, self.validation_fraction, seed, False, validation, groups)
+        plan = held_out_parts(strata, metric.task, how)
+        learned_from = plan[0].train if len(plan) == 1 else np.arange(len(targets))
+        scaler = Scaler.fit(X, learned_from, weights, standardise=self._standardises)
         self.centre_, self.scale_ = scaler.centre, scaler.scale
-        return replace(table, scaler=scaler), parts
+        with torch.random.fork_rng(devices=[]):
+            return self._compete(replace(table, scaler=scaler), plan, learned_from, metric, seed)
 
-    def _model_spec(self) -> Any:
-        """Return the model as it is to be built: dropout, which the paper's network has, blurs numbers."""
-        return "plain" if isinstance(self.model, str) and self.model == "mlp" else super()._model_spec()
+    def _adopt(self, found: Competition) -> MetricRegressor:
+        """Become what won a competition."""
+        from metricgrad.metrics.constants import chosen_correction
+        from metricgrad.training.threads import one_thread
+
+        best, metric, verdict = found.best, found.judge.metric, found.verdict()
+        assert best.units is not None
+        assert verdict is not None
+        self.network_, self.history_, self.units_ = best.network(), best.folds[0].trained.history, best.units
+        self.chosen_recipe_, self.interrupted_ = best.recipe, found.interrupted
+        with one_thread():
+            seed = seed_of(self.random_state)
+            self.correction_, self.validation_loss_ = chosen_correction(metric, *best.held_out(), seed=seed)
+        value = float(metric.value(best.judged().loss(found.judge)))
+        detail = f"{best.units.name} units, {self.correction_}; {metric.label} {value:.4g}"
+        self.verdict_, self.results_ = replace(verdict, detail=detail), found.results(value)
+        return self
+
+    # ---- what competes ---------------------------------------------------------------------------------------------
+
+    def _kinds(
+        self, table: TrainingData, learned_from: Array, metric: Metric, seed: int, start: Scorer | None
+    ) -> list[Kind]:
+        """Return every model in every unit."""
+        found = []
+        for spec in self._specs(metric.task):
+            for units in self._units(table, learned_from):
+                own, inside = replace(table, targets=units.from_targets(table.targets)), in_units(metric, units)
+                recipe = self._recipe_for(spec)
+                network = self._network(spec, recipe, own, learned_from, inside, seed, start)
+                found.append(Kind(spec, recipe, network, own, inside, units))
+        return found
+
+    def _units(self, table: TrainingData, rows: Array) -> list[Units]:
+        """Return the units to try: standardised targets, and their logarithms if all are above 0."""
+        targets, weights = table.targets, None if table.weights is None else table.weights[rows]
+        positive = bool((targets > 0).all())
+        if self.units == "log" and not positive:
+            raise ValueError(f"y: expected numbers above 0 with units='log', got {targets.min():g}")
+        logs = {"auto": (False, True) if positive else (False,), "log": (True,), "standardised": (False,)}
+        return [Units.of(targets[rows], weights, log=log) for log in logs[self.units]]
+
+    def _recipe_for(self, spec: Any) -> Recipe:
+        # The start is the best by squared error: the best by the metric may be so by chance.
+        own = super()._recipe_for(spec)
+        return replace(own, noise=min(NOISE, own.noise), early_stopping=True)
+
+    def _network(self, spec: Any, *rest: Any) -> Scorer:
+        """Return an untrained model; dropout, which the paper's network has, blurs numbers."""
+        return super()._network("plain" if isinstance(spec, str) and spec == "mlp" else spec, *rest)
+
+    def _strategies(self, kind: Kind, plan: Sequence[Split]) -> Sequence[Strategy]:
+        from metricgrad.strategies.registry import strategies_for
+        from metricgrad.strategies.strategy import Setting
+
+        differ = len(np.unique(kind.table.targets[plan[0].train])) > 1
+        enough = differ and min(len(parts.validation) for parts in plan) >= MIN_LEARNED_ROWS
+        names = [name for name in METHODS[self.method] if enough or name in BY_HAND_LOSSES]
+        suited = strategies_for(Setting(kind.metric, kind.recipe, kind.network))
+        return [strategy for strategy in suited if strategy.name in names]
+
+    def _candidate(self, kind: Kind, strategy: Strategy, metric: Metric) -> Candidate:
+        from metricgrad.estimators.candidates import NumberCandidate
+
+        assert kind.units is not None
+        return NumberCandidate(kind.model, kind.recipe, strategy, kind.units, metric)
+
+    def _judge(self, metric: Metric) -> Judge:
+        from metricgrad.estimators.candidates import Judge
+
+        return Judge(metric, metric)
+
+    def _judged_rows(self, rows: Rows, table: TrainingData, held_out: Array) -> Rows:
+        """Return the held-out rows with targets as they were given, in double precision."""
+        weights = None if table.weights is None else torch.from_numpy(table.weights[held_out])
+        return rows._replace(y=table.labels(held_out, torch.float64), w=weights)
 
     def _check_arguments(self) -> None:
-        self._check_training(METHODS)
+        self._check_training(tuple(METHODS))
+        self._check_folds()
         if self.units not in ("auto", "log", "standardised"):
             raise ValueError(f"units: expected 'auto', 'log' or 'standardised', got {self.units!r}")
+
+    # ---- using -----------------------------------------------------------------------------------------------------
 
     def predict(self, X: Any) -> Array:
         """Return predictions, in the unit of the targets.
@@ -278,20 +361,6 @@ class MetricRegressor(RegressorMixin, MetricEstimator):  # type: ignore[misc]
         known = checked_columns(columns, metric, len(predictions))
         return scored(metric, predictions, targets, sample_weight, known)
 
-    def leaderboard(self) -> pd.DataFrame:
-        """Return the strategies that competed, the chosen one first.
-
-        Returns
-        -------
-        DataFrame
-            With the columns `method`, `units`, `value` (of the metric, on validation rows, at the best constant),
-            `behind` (the chosen one), `standard_error` (of that), `seconds`, `note`.
-        """
-        from metricgrad.estimators.number_strategies import as_table
-
-        check_is_fitted(self, "results_")
-        return as_table(self.results_)
-
     def explain(self, X: Any = None, separator: str | None = None) -> Explanation:
         """Return what every level of every feature adds to the prediction of a linear or additive model.
 
@@ -327,14 +396,28 @@ class MetricRegressor(RegressorMixin, MetricEstimator):  # type: ignore[misc]
 
     def _facts(self) -> dict[str, str]:
         verdict = self.verdict_
-        return {"strategy": verdict.winner, "trained in": f"{verdict.units} units", "predictions": verdict.constant}
+        known = {"trained in": f"{self.units_.name} units", "predictions": str(self.correction_)}
+        return {"model": str(self.network_.name or "own"), "strategy": verdict.winner, **known}
 
 
 def _of_numbers(spec: Any) -> Metric:
     metric = get_metric(spec)
-    if metric.task.name not in ("regression", "censored"):
+    if not metric.task.numbers:
         raise ValueError(
             f"metric: expected one of numbers (within, step_cost, pinball, mae, spearman ...), got {metric.name!r} of "
             f"{metric.task.name}; a function of your own is black_box(fn, higher_is_better=..., task='regression')"
         )
     return metric
+
+
+def fit_beside_usual(model: MetricRegressor, X: Any, y: Any, **given: Any) -> dict[str, MetricRegressor]:
+    """Fit a regressor, and return it beside others of the same rows: by squared error, and by the best loss by hand.
+
+    Each has its own correction, chosen on the held-out rows; `given` is what `fit` takes.
+    """
+    found = model._competed(X, y, **given)
+    losses = {USUAL: ("mse",), BY_HAND: BY_HAND_LOSSES, CHOSEN: METHODS[AUTO]}
+    return {
+        name: copy(model)._adopt(found.among([each for each in found.candidates if each.strategy.name in allowed]))
+        for name, allowed in losses.items()
+    }

@@ -299,7 +299,7 @@ def _methods(
     default = "sl-r"
     if metric.task.outputs:
         allowed, usual = (*METHODS, CONTROL), (CONTROL,)
-    if metric.task.name in ("regression", "censored"):
+    if metric.task.numbers:
         from metricgrad.evaluation.number_runs import NUMBER_BASELINES, NUMBER_METHODS
 
         allowed, usual, default = NUMBER_METHODS, NUMBER_BASELINES, "auto"

@@ -11,13 +11,10 @@ from numpy.typing import NDArray
 
 from metricgrad.estimators.regressor import METHODS, MetricRegressor
 from metricgrad.evaluation.comparison_result import Trial
-from metricgrad.metrics.constants import best_constant
 from metricgrad.metrics.registry import Metric
-from metricgrad.training.history import Round
 from metricgrad.training.networks import TREES
 from metricgrad.training.recipe import Recipe
 from metricgrad.training.splits import Split
-from metricgrad.training.trees import EARLY_STOPPING, LEARNING_RATE, MAX_TREES
 
 Array = NDArray[Any]
 NUMBER_METHODS = (*METHODS, TREES)
@@ -50,39 +47,11 @@ def run_numbers(
     trials = []
     for method in methods:
         begun = time.perf_counter()
-        history: tuple[Round, ...] = ()
-        if method == TREES:
-            predictions = _by_trees(X, targets, weights, parts, metric, judged, seed)
-        else:
-            regressor = MetricRegressor(metric, method, model, recipe, random_state=seed)
-            own_weights = None if weights is None else weights[known]
-            regressor.fit(X[known], targets[known], own_weights, validation, own)
-            predictions, history = regressor.predict(X[test]), tuple(regressor.history_)
-        loss = float(metric(predictions, judged[test], None if weights is None else weights[test]))
-        seconds = time.perf_counter() - begun
+        trained = ("mse", TREES) if method == TREES else (method, model)
+        regressor = MetricRegressor(metric, *trained, recipe, random_state=seed)
+        own_weights = None if weights is None else weights[known]
+        regressor.fit(X[known], targets[known], own_weights, validation, own)
+        loss = float(metric(regressor.predict(X[test]), judged[test], None if weights is None else weights[test]))
+        seconds, history = time.perf_counter() - begun, tuple(regressor.history_)
         trials.append(Trial(seed, method, float("nan"), seconds, None, True, history, test_loss=loss))
     return trials
-
-
-def _by_trees(
-    X: Array, targets: Array, weights: Array | None, parts: Split, metric: Metric, judged: Array, seed: int
-) -> Array:
-    """Return predictions of the test rows by trees of squared error, moved by the constant best on validation rows."""
-    import lightgbm
-
-    train, kept = parts.train, parts.validation
-    own = {name: None if weights is None else weights[part] for name, part in (("train", train), ("kept", kept))}
-    grown = lightgbm.Dataset(X[train], targets[train], weight=own["train"])
-    held_out = lightgbm.Dataset(X[kept], targets[kept], grown, own["kept"])
-    parameters = {
-        "objective": "regression",
-        "learning_rate": LEARNING_RATE,
-        "num_threads": 1,
-        "seed": seed,
-        "deterministic": True,
-        "verbosity": -1,
-    }
-    stop = lightgbm.early_stopping(EARLY_STOPPING, verbose=False)
-    trees = lightgbm.train(parameters, grown, MAX_TREES, [held_out], callbacks=[stop])
-    constant = best_constant(metric, np.asarray(trees.predict(X[kept])), judged[kept], own["kept"])
-    return constant.apply(np.asarray(trees.predict(X[parts.test])))

@@ -8,7 +8,6 @@ exact; for others it is searched on a grid that is refined once.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,8 @@ KINDS = ("none", "shift", "factor", "isotonic")
 """Maps of predictions, the simplest first."""
 TRIALS, COSTLY_TRIALS, REFINED = 101, 15, 2
 """Constants tried where no exact search is known, fewer of a costly metric, and how often the grid is refined."""
+PARTS, MIN_ISOTONIC_ROWS = 5, 300
+"""Parts of the held-out rows by which the kind of a map is chosen, and rows for an isotonic one."""
 NUDGE = 1e-12
 """Relative distance from a jump of the loss, beyond the rounding of predictions."""
 
@@ -178,6 +179,40 @@ def _isotonic_knots(predictions: Tensor, targets: Tensor, weights: Tensor | None
     return np.stack((fitted.X_thresholds_, fitted.y_thresholds_)).astype(np.float64)
 
 
+def chosen_correction(
+    metric: Metric, predictions: Tensor, targets: Tensor, weights: Tensor | None = None, seed: int = 0
+) -> tuple[Correction, float]:
+    """Return the map of predictions that loses least on parts of the held-out rows that it was not fitted to.
+
+    It is then fitted to all of them, and is none if that makes them lose more. The loss is that on parts left out; with
+    few rows there is no map.
+    """
+    count = len(predictions)
+    plain = float(metric(predictions, targets, weights))
+    if metric.name in OF_ORDER or count < 2 * PARTS:
+        return Correction(), plain
+    kinds = [kind for kind in KINDS if kind != "isotonic" or (count >= MIN_ISOTONIC_ROWS and not metric.costly)]
+    part_of = torch.from_numpy(np.random.default_rng(seed).permutation(count) % PARTS)
+    losses = {kind: _crossed_loss(metric, kind, predictions, targets, weights, part_of) for kind in kinds[1:]}
+    losses["none"] = plain
+    best = min(kinds, key=lambda kind: losses[kind])
+    found = best_constant(metric, predictions, targets, weights, kind=best)
+    worse = float(metric(torch.from_numpy(found.apply(predictions.numpy())), targets, weights)) > plain
+    return (Correction(), plain) if worse else (found, losses[best])
+
+
+def _crossed_loss(
+    metric: Metric, kind: str, predictions: Tensor, targets: Tensor, weights: Tensor | None, part_of: Tensor
+) -> float:
+    moved = predictions.double().clone()
+    for part in range(PARTS):
+        fitted, left_out = part_of != part, part_of == part
+        own = None if weights is None else weights[fitted]
+        found = best_constant(metric, predictions[fitted], targets[fitted], own, kind=kind)
+        moved[left_out] = torch.from_numpy(found.apply(predictions[left_out].numpy()))
+    return float(metric(moved, targets, weights))
+
+
 # ---- metrics in the units that a model is trained in ---------------------------------------------------------------
 
 
@@ -214,9 +249,44 @@ class Units:
         return values.clamp(-700, 700).exp() if self.log else values
 
     @property
+    def name(self) -> str:
+        """What they are called."""
+        return "log" if self.log else "standardised"
+
+    @property
     def kind(self) -> str:
         """What a shift in these units is in those of the targets."""
         return "factor" if self.log else "shift"
+
+
+@dataclass(frozen=True, eq=False)
+class InUnits:
+    """A metric as a function of scores and targets in some units."""
+
+    metric: Metric
+    units: Units
+
+    def __call__(self, scores: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:
+        """Return the loss of every set: `(..., n)` -> `(...)`."""
+        return self.metric.function(self.units.to_targets(scores), self.converted(targets), weights)
+
+    def at_best(self, scores: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:
+        """Return the loss of every set at its best shift: `(..., n)` -> `(...)`."""
+        return self._best(scores, targets, weights)[1]
+
+    def best_shift(self, scores: Tensor, targets: Tensor, weights: Tensor | None) -> float:
+        """Return the best shift of the scores of one set."""
+        constant = float(self._best(scores, targets, weights)[0])
+        return float(np.log(max(constant, 1e-300)) if self.units.log else constant) / self.units.scale
+
+    def _best(self, scores: Tensor, targets: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
+        return best_along(self.metric, self.units.to_targets(scores), self.converted(targets), weights, self.units.kind)
+
+    def converted(self, targets: Tensor) -> Tensor:
+        """Return targets in their own unit."""
+        if not self.metric.task.several:
+            return self.units.to_targets(targets)
+        return torch.cat((self.units.to_targets(targets[..., :1]), targets[..., 1:].double()), -1)
 
 
 def in_units(metric: Metric, units: Units) -> Metric:
@@ -225,25 +295,6 @@ def in_units(metric: Metric, units: Units) -> Metric:
     if view is not None and view.startswith(("errors(", "ratios(")):
         log = int(units.log)
         view = f"{view.removesuffix(')')},{units.centre!r},{units.scale!r},{log})"
-    ordered = metric.name in OF_ORDER
-    return replace(
-        metric,
-        function=partial(_in_units, metric=metric, units=units),
-        view=view,
-        thresholded=not ordered,
-        best_function=None if ordered else partial(_at_best, metric=metric, units=units),
-    )
-
-
-def _converted(targets: Tensor, metric: Metric, units: Units) -> Tensor:
-    if not metric.task.several:
-        return units.to_targets(targets)
-    return torch.cat((units.to_targets(targets[..., :1]), targets[..., 1:].double()), -1)
-
-
-def _in_units(scores: Tensor, targets: Tensor, weights: Tensor | None, metric: Metric, units: Units) -> Tensor:
-    return metric.function(units.to_targets(scores), _converted(targets, metric, units), weights)
-
-
-def _at_best(scores: Tensor, targets: Tensor, weights: Tensor | None, metric: Metric, units: Units) -> Tensor:
-    return best_along(metric, units.to_targets(scores), _converted(targets, metric, units), weights, units.kind)[1]
+    inside, ordered = InUnits(metric, units), metric.name in OF_ORDER
+    best = None if ordered else inside.at_best
+    return replace(metric, function=inside, view=view, thresholded=not ordered, best_function=best)

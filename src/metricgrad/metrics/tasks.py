@@ -62,6 +62,11 @@ class Task:
         """Whether every row is of one class, so that a set may hold one class only."""
         return self.name in ("binary", "columns", "multiclass")
 
+    @property
+    def numbers(self) -> bool:
+        """Whether targets are numbers, and scores predictions of them."""
+        return self.name in ("regression", "censored")
+
     def coded(self, targets: Tensor, scores: Tensor) -> Tensor:
         """Return targets as a metric takes them: indices of classes, `(..., n)`, become one-hot."""
         integers = not targets.is_floating_point() and targets.dtype != torch.bool

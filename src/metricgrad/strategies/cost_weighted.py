@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from metricgrad.losses.default import proxy_for
 from metricgrad.strategies.strategy import Setting, Strategy
@@ -24,11 +24,14 @@ class CostWeighted(Strategy):
         metric = setting.metric
         return bool(metric.columns) and metric.task.name == "columns" and not metric.costly
 
-    def rows(self, setting: Setting, rows: Rows, scores: Callable[[], Tensor]) -> Rows:
+    def rows(self, setting: Setting) -> Rows | None:
         """Return the rows weighted by the cost of an error, by the metric near the model of the usual loss."""
-        costs = error_costs(setting.metric, scores().numpy(), rows.y, rows.w, form=setting.recipe.form)
+        if setting.known is None:
+            return None
+        rows, scores = setting.known.rows, setting.known.usual(setting.known.rows.x)
+        costs = error_costs(setting.metric, scores.numpy(), rows.y, rows.w, form=setting.recipe.form)
         if costs is None:
-            return rows
+            return None
         weights = torch.from_numpy(costs).float()
         return rows._replace(w=weights if rows.w is None else weights * rows.w)
 

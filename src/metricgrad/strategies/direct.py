@@ -15,13 +15,17 @@ from metricgrad.training.solver import linear_form
 class Direct(Strategy):
     """Move the weights of a linear or additive model by CMA-ES on the true loss of all training rows."""
 
-    name = "direct"
+    name, learned = "direct", True
 
     def suits(self, setting: Setting) -> bool:
         """Return whether the model is linear in few enough columns, with one score a row, and calls are cheap."""
         metric, form = setting.metric, linear_form(setting.network)
         few = form is not None and form.head.in_features <= MAX_SEARCHED
         return setting.solved and few and not metric.task.outputs and not metric.costly
+
+    def from_best(self, setting: Setting) -> bool:
+        """Return whether targets are numbers: what costs differ by side for is far from where the warm-up ends."""
+        return setting.metric.task.numbers
 
     def losses(self, setting: Setting, progress: Progress | None = None) -> Sequence[nn.Module]:
         """Return the true metric."""

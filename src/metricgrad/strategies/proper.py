@@ -12,9 +12,18 @@ from metricgrad.surrogate.network import Progress
 
 
 class Proper(Strategy):
-    """Follow the usual loss; only the decision is tuned for the metric."""
+    """Follow the usual loss; only the decision is tuned for the metric.
 
-    name, usual = "proper", True
+    Parameters
+    ----------
+    name : str
+        What it is called.
+    """
+
+    usual = True
+
+    def __init__(self, name: str = "proper") -> None:
+        self.name = name
 
     def losses(self, setting: Setting, progress: Progress | None = None) -> Sequence[nn.Module]:
         """Return the usual loss."""

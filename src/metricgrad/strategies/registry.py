@@ -6,6 +6,8 @@ from metricgrad.strategies.cost_weighted import CostWeighted
 from metricgrad.strategies.direct import Direct
 from metricgrad.strategies.hand_made import HandMade
 from metricgrad.strategies.named import Named
+from metricgrad.strategies.number_losses import Absolute, Longer, Quantiles, Robust, Tolerances
+from metricgrad.strategies.number_surrogate import NumberSurrogate
 from metricgrad.strategies.plug_in import PlugIn
 from metricgrad.strategies.proper import Proper
 from metricgrad.strategies.strategy import Setting, Strategy
@@ -23,12 +25,24 @@ STRATEGIES: tuple[Strategy, ...] = (
     Surrogate(),
 )
 """In the order in which they are trained."""
+NUMBER_STRATEGIES: tuple[Strategy, ...] = (
+    Proper("mse"),
+    Absolute(),
+    Robust(),
+    Quantiles(),
+    Tolerances(),
+    Longer(),
+    Direct(),
+    NumberSurrogate(),
+)
+"""The same where targets are numbers."""
 
 
 def strategies_for(setting: Setting) -> list[Strategy]:
     """Return the strategies that suit a metric and a model, the usual loss first; trees know only that loss."""
-    found = [strategy for strategy in STRATEGIES if strategy.suits(setting)]
+    every = NUMBER_STRATEGIES if setting.metric.task.numbers else STRATEGIES
+    found = [strategy for strategy in every if strategy.suits(setting)]
     if setting.network.name != TREES:
         return found
     usual = [strategy for strategy in found if strategy.usual]
-    return usual if len(usual) > 1 else [Named("cross-entropy")]
+    return usual if len(usual) > 1 or setting.metric.task.numbers else [Named("cross-entropy")]

@@ -14,13 +14,30 @@ from metricgrad.training.networks import Scorer
 from metricgrad.training.recipe import Recipe
 from metricgrad.training.solver import linear_form
 
+Scoring = Callable[[Tensor], Tensor]
+
+
+class Known(NamedTuple):
+    """What is known on a fold after the usual loss: rows to train on and held out, and what models say of rows.
+
+    `usual` scores rows by the model of the usual loss, `best` by the best so far, and `followed` is the loss that this
+    has followed.
+    """
+
+    rows: Rows
+    kept: Rows
+    usual: Scoring
+    best: Scoring
+    followed: nn.Module
+
 
 class Setting(NamedTuple):
-    """What a model is trained for, how, and what it is."""
+    """What a model is trained for, how, and what it is; on a fold also what is known there."""
 
     metric: Metric
     recipe: Recipe
     network: Scorer
+    known: Known | None = None
 
     @property
     def solved(self) -> bool:
@@ -33,13 +50,16 @@ class Strategy:
 
     Every strategy starts from the same warm-up with the usual loss, or from the best model of those before it. One that
     is `alone` has a warm-up, a control and a guard of its own. One that is `usual` follows the usual loss, as trees can
-    too; one that trains `nothing` decides otherwise by the model of the usual loss.
+    too; one that trains `nothing` decides otherwise by the model of the usual loss. One that is `learned` follows the
+    metric itself. One that `goes_on` mixes the loss that its start has followed into its own, not the usual loss.
     """
 
     name: str
     alone = False
     usual = False
     nothing = False
+    learned = False
+    goes_on = False
 
     def suits(self, setting: Setting) -> bool:
         """Return whether it can be tried at all, and is worth it."""
@@ -49,10 +69,14 @@ class Strategy:
         """Return whether it starts from the best model of the strategies before it, instead of from the warm-up."""
         return False
 
-    def rows(self, setting: Setting, rows: Rows, scores: Callable[[], Tensor]) -> Rows:
-        """Return the rows to train on, perhaps with other weights; `scores` are those of the usual loss."""
-        return rows
+    def rows(self, setting: Setting) -> Rows | None:
+        """Return the rows to train on, if they are others than those of the fold, perhaps by their weights."""
+        return None
 
     def losses(self, setting: Setting, progress: Progress | None = None) -> Sequence[nn.Module]:
         """Return the losses to follow, one model each, of which the best on validation rows is kept."""
         return []
+
+    def named(self, loss: nn.Module) -> str:
+        """Return what one of its losses is called."""
+        return self.name

@@ -20,6 +20,8 @@ class Surrogate(Strategy):
         As in the paper.
     """
 
+    learned = True
+
     def __init__(self, mode: str = "sl-r") -> None:
         self.name = mode
 

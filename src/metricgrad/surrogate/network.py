@@ -91,7 +91,7 @@ def config_for(metric: Metric) -> SurrogateConfig:
     For regression there is no ROC curve, so g is learned.
     """
     view, link = metric.view or TASK_VIEWS[metric.task.name], "sigmoid" if metric.bounded else "linear"
-    if metric.task.name in ("regression", "censored"):
+    if metric.task.numbers:
         parts = 2 if metric.task.several else 1
         return SurrogateConfig("none", (64, 64), 0, (64,), link=link, view=view, parts=parts)
     parts = {"columns": 1 + len(metric.columns), "ranking": GRADE_LEVELS}.get(metric.task.name, 1)

@@ -23,13 +23,12 @@ from metricgrad.training.recipe import ADDED_FIELDS, RENAMED_FIELDS, Recipe
 if TYPE_CHECKING:
     from metricgrad.estimators.classifier import MetricClassifier
     from metricgrad.estimators.metric_estimator import MetricEstimator
-    from metricgrad.estimators.numbers_verdict import NumbersVerdict
     from metricgrad.estimators.ranker import MetricRanker
     from metricgrad.estimators.regressor import MetricRegressor
     from metricgrad.metrics.constants import Correction, Units
     from metricgrad.training.plug_in import Rule
 
-HistoryRecord = TypeVar("HistoryRecord", "Round", "Verdict", "NumbersVerdict")
+HistoryRecord = TypeVar("HistoryRecord", "Round", "Verdict")
 MAX_ROUNDS = 100_000
 """Rounds of the history that are read."""
 MAX_KNOTS = 1_000_000
@@ -138,14 +137,13 @@ def _numbers(entry: Field, most: int = MAX_RULE) -> list[float]:
 
 
 def _regressor(state: Field, name: str, given: tuple[str, str, Recipe]) -> tuple[Any, MetricRegressor]:
-    from metricgrad.estimators.numbers_verdict import NumbersVerdict
     from metricgrad.estimators.regressor import MetricRegressor
     from metricgrad.tabular.table_regressor import TableRegressor
 
     entry, inner = state["model"], MetricRegressor(_metric(name, ("regression", "censored")), *given)
     inner.units_, inner.correction_ = _units(entry["units"]), _correction(entry["correction"])
-    inner.verdict_ = _record(NumbersVerdict, entry["verdict"])
-    inner.results_ = []
+    inner.verdict_, inner.results_ = _record(Verdict, entry["verdict"]), []
+    inner.chosen_recipe_ = inner.effective_recipe
     return TableRegressor(name, *given), inner
 
 

@@ -136,7 +136,7 @@ class TableClassifier(ClassifierMixin, TableModel):  # type: ignore[misc]
         from metricgrad.tabular.target_inference import infer_classes, infer_labels, infer_target
 
         if metric.task.name not in ("binary", "columns", "multiclass", "multilabel"):
-            what = "TableRegressor" if metric.task.name in ("regression", "censored") else "TableRanker"
+            what = "TableRegressor" if metric.task.numbers else "TableRanker"
             raise ValueError(
                 f"metric: expected one of classes, such as 'f1' or 'macro_f1', got {metric.name!r}, which is for "
                 f"{metric.task.name} targets; use {what}"
@@ -160,19 +160,6 @@ class TableClassifier(ClassifierMixin, TableModel):  # type: ignore[misc]
             return classes, metric, [line]
         target, line = infer_target(cells[0], names[0], self.positive, others)
         return target, metric, [line, *_few(target.classes(cells[0]))]
-
-    def _fold_count(self, metric: Metric, rows: FitRows) -> int:
-        if rows.held_out.rows is not None:
-            if (self.folds or 1) > 1:
-                raise TableError(
-                    f"folds: expected 1 with times, because the latest rows are held out, got {self.folds}"
-                )
-            return 1
-        from metricgrad.estimators.held_out import fold_count  # loading and predicting need none
-        from metricgrad.training.methods import AUTO
-
-        several = competes(self.model) or self.method == AUTO
-        return fold_count(self.folds, metric, self._strata(rows.targets), rows.held_out.groups, several=several)
 
     def _strata(self, targets: Array) -> Array:
         return targets if targets.ndim == 1 else super()._strata(targets)

@@ -44,6 +44,7 @@ class TableModel(NestedRecipe):
     random_state: Any
     verbose: bool
     column_features: bool
+    folds: int | None = 1
     pipeline_: Pipeline
     target_: Any
     notes_: list[str]
@@ -62,7 +63,18 @@ class TableModel(NestedRecipe):
 
     def _fold_count(self, metric: Metric, rows: FitRows) -> int:
         """Return how many models are trained, each on all but one fold; 1: one split."""
-        return 1
+        if rows.held_out.rows is not None:
+            if (self.folds or 1) > 1:
+                raise TableError(
+                    f"folds: expected 1 with times, because the latest rows are held out, got {self.folds}"
+                )
+            return 1
+        from metricgrad.estimators.competing import competes
+        from metricgrad.estimators.held_out import fold_count  # loading and predicting need none
+        from metricgrad.training.methods import AUTO
+
+        several = competes(self.model) or self.method == AUTO
+        return fold_count(self.folds, metric, self._strata(rows.targets), rows.held_out.groups, several=several)
 
     def _strata(self, targets: Array) -> Array:
         """Return what a split is stratified by: nothing."""

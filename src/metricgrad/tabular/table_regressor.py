@@ -9,6 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 
+from metricgrad.estimators.competing import competes
 from metricgrad.estimators.regressor import MetricRegressor
 from metricgrad.metrics.registry import Metric
 from metricgrad.tabular.schema import as_frame
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from metricgrad.tabular.fit_rows import FitRows
 
 Array = NDArray[Any]
-COMPETING = {"auto": ("linear", "additive", "mlp"), "readable": ("linear", "additive")}
-"""Models that compete, the cheapest first."""
 
 
 class TableRegressor(RegressorMixin, TableModel):  # type: ignore[misc]
@@ -37,8 +36,7 @@ class TableRegressor(RegressorMixin, TableModel):  # type: ignore[misc]
     method : {"auto", "usual", "hand-made", "mse", "surrogate", "direct"}
         Which strategies compete, as for `MetricRegressor`.
     model : {"auto", "readable", "linear", "additive", "mlp", "small", "tabm"}, torch module or factory
-        As for `MetricRegressor`, or several that compete on the validation rows: linear, additive and mlp, or those of
-        them that can be read.
+        As for `MetricRegressor`: several that compete, those of them that can be read, or one.
     recipe : Recipe or {"default"}
         How to train.
     units : {"auto", "log", "standardised"}
@@ -46,13 +44,15 @@ class TableRegressor(RegressorMixin, TableModel):  # type: ignore[misc]
     ignore : collection of str
         Columns to leave out.
     validation_fraction : float
-        Share of the rows kept for choosing model, strategy, checkpoint and constant.
+        Share of the rows kept for choosing model, strategy, checkpoint and constant, if there is one split.
     time_limit : float, optional
         Seconds for all models together, after which the best until then is kept.
     random_state : int, RandomState or None
         Seed of the split, the weights and the drawn sets; None is 0.
     verbose : bool
         Show progress bars.
+    folds : int, optional
+        As for `MetricRegressor`; 1 if rows are split by time.
     column_features : bool
         Whether the columns that the metric needs are features too.
 
@@ -92,6 +92,7 @@ class TableRegressor(RegressorMixin, TableModel):  # type: ignore[misc]
         time_limit: float | None = None,
         random_state: Any = None,
         verbose: bool = False,
+        folds: int | None = None,
         column_features: bool = False,
     ) -> None:
         self.metric = metric
@@ -104,6 +105,7 @@ class TableRegressor(RegressorMixin, TableModel):  # type: ignore[misc]
         self.time_limit = time_limit
         self.random_state = random_state
         self.verbose = verbose
+        self.folds = folds
         self.column_features = column_features
 
     # ---- fitting ---------------------------------------------------------------------------------------------------
@@ -114,7 +116,7 @@ class TableRegressor(RegressorMixin, TableModel):  # type: ignore[misc]
         from metricgrad.tabular.target_inference import infer_numbers
 
         check_one_column(cells, metric)
-        if metric.task.name not in ("regression", "censored"):
+        if not metric.task.numbers:
             raise ValueError(
                 f"metric: expected one of numbers, such as 'mae' or 'within(0.1)', got {metric.name!r}, which is for "
                 f"{metric.task.name} targets; use TableClassifier or TableRanker"
@@ -125,26 +127,25 @@ class TableRegressor(RegressorMixin, TableModel):  # type: ignore[misc]
     def _fitted(
         self, metric: Metric, x: Array, names: Array, rows: FitRows, validation: Array | None, folds: int
     ) -> MetricRegressor:
-        specs = COMPETING.get(self.model, (self.model,)) if isinstance(self.model, str) else (self.model,)
-        found: list[MetricRegressor] = []
-        for spec in specs:
-            limit = None if self.time_limit is None else self.time_limit / len(specs)
-            one = MetricRegressor(
-                metric,
-                self.method,
-                numbered(spec, names),
-                self.recipe,
-                units=self.units,
-                time_limit=limit,
-                random_state=self.random_state,
-                verbose=self.verbose,
-            )
-            found.append(one.fit(x, rows.targets, rows.weights, validation, rows.columns))
-        best = min(found, key=lambda model: model.validation_loss_)
-        if len(specs) > 1:
-            losses = {str(spec): model.validation_loss_ for spec, model in zip(specs, found, strict=True)}
-            self._note(*_ranked(losses, metric))
-        return best
+        model = MetricRegressor(
+            metric,
+            self.method,
+            numbered(self.model, names),
+            self.recipe,
+            units=self.units,
+            validation_fraction=self.validation_fraction,
+            time_limit=self.time_limit,
+            random_state=self.random_state,
+            verbose=self.verbose,
+            folds=folds,
+        )
+        groups = rows.held_out.groups if validation is None else None
+        model.fit(x, rows.targets, rows.weights, validation, rows.columns, groups)
+        if competes(self.model):
+            from metricgrad.estimators.competition import ranked
+
+            self._note(*ranked(model.results_, metric))
+        return model
 
     # ---- using -----------------------------------------------------------------------------------------------------
 
@@ -175,12 +176,3 @@ def check_one_column(cells: list[pd.Series[Any]], metric: Metric) -> None:
     """Refuse several columns where the metric is of one."""
     if len(cells) != 1:
         raise ValueError(f"target: expected one column for {metric.name!r}, got {len(cells)}")
-
-
-def _ranked(losses: Mapping[str, float], metric: Metric) -> list[str]:
-    """Return a line for each model, the chosen one first."""
-    best, *others = sorted(losses, key=lambda name: losses[name])
-    behind = [
-        f"model {name}: behind by {abs(metric.value(losses[name]) - metric.value(losses[best])):.4g}" for name in others
-    ]
-    return [f"model {best} was chosen: {metric.shown(losses[best])} on validation rows", *behind]

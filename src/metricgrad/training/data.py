@@ -164,13 +164,16 @@ class TrainingData:
         return self._labelled(cast(Tensor, LazyFeatures(self.X, part, self._fitted)), part)
 
     def _labelled(self, x: Tensor, part: Array) -> Rows:
-        """Return rows with targets as the metric takes them."""
         w = None if self.weights is None else torch.as_tensor(self.weights[part], dtype=torch.float32)
+        return Rows(x, self.labels(part), w)
+
+    def labels(self, part: Array, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Return the targets of some rows as the metric takes them."""
         y = torch.as_tensor(self.targets[part])
-        y = one_hot(y.long(), self.classes).float() if self.classes else y.float()
+        y = (one_hot(y.long(), self.classes) if self.classes else y).to(dtype)
         if self.columns is not None:
-            y = torch.cat((y.unsqueeze(-1), torch.as_tensor(self.columns[part], dtype=torch.float32)), -1)
-        return Rows(x, y, w)
+            y = torch.cat((y.unsqueeze(-1), torch.as_tensor(self.columns[part], dtype=dtype)), -1)
+        return y
 
     @property
     def _fitted(self) -> Scaler:

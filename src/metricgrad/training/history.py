@@ -80,6 +80,7 @@ STRATEGY_NAMES = {
     "hand-made": "the soft form of the metric",
     "direct": "direct search",
     "sl-r": "the learned surrogate",
+    "surrogate": "the learned surrogate",
     "plug-in": "a plug-in rule",
     "cost-weighted": "cross-entropy weighted by cost",
 }
@@ -112,6 +113,8 @@ class Verdict:
         Held-out rows that gain and error are of, and how many of them are of the rarer class; 0 if not known.
     note : str
         Why nothing but the proxy was tried, if so.
+    detail : str
+        What else there is to say of the model that was kept.
 
     Examples
     --------
@@ -126,6 +129,8 @@ class Verdict:
     >>> print(Verdict(True, 0.03, 0.01, strategy="direct", rows=900, positives=85))  # doctest: +NORMALIZE_WHITESPACE
     kept direct search: it gained 0.0300 over cross-entropy on 900 held-out rows, 85 of the rarer class
     (standard error 0.0100)
+    >>> print(Verdict(True, 2.5, 0.5, "squared error", strategy="mae", rows=900, detail="cost 31.2"))
+    kept mae (cost 31.2): it gained 2.5000 over squared error on 900 held-out rows (standard error 0.5000)
     """
 
     followed: bool
@@ -139,9 +144,15 @@ class Verdict:
     rows: int = 0
     positives: int = 0
     note: str = ""
+    detail: str = ""
+
+    @property
+    def winner(self) -> str:
+        """What the model that was kept has followed."""
+        return (self.strategy or "the metric") if self.followed else self.proxy
 
     def __str__(self) -> str:
-        kept = self._kept
+        kept = f"{self._kept} ({self.detail})" if self.detail else self._kept
         if self.gain != self.gain:
             return f"{kept}: {self.note}" if self.note else kept
         gain, error = self.unit * self.gain, self.unit * self.error
@@ -178,5 +189,6 @@ class Verdict:
     def _where(self) -> str:
         """The rows that it was measured on."""
         if self.rows:
-            return f"{self.rows:,} held-out rows, {self.positives:,} of the rarer class"
+            rare = f", {self.positives:,} of the rarer class" if self.positives else ""
+            return f"{self.rows:,} held-out rows{rare}"
         return f"the {'held-out' if self.folds > 1 else 'validation'} rows"

@@ -105,8 +105,8 @@ def has_lightgbm() -> bool:
     return importlib.util.find_spec("lightgbm") is not None
 
 
-def grow_trees(rows: Rows, validation: Rows, seed: int) -> Trees:
-    """Boost trees by cross-entropy on some rows, and stop by that of validation rows."""
+def grow_trees(rows: Rows, validation: Rows, seed: int, *, numbers: bool = False) -> Trees:
+    """Boost trees by cross-entropy, or by squared error of numbers, and stop by that of validation rows."""
     if not has_lightgbm():
         raise ImportError("model: 'lightgbm' needs LightGBM: pip install metricgrad[trees]")
     import lightgbm
@@ -115,7 +115,7 @@ def grow_trees(rows: Rows, validation: Rows, seed: int) -> Trees:
     train = lightgbm.Dataset(features.numpy(), _labels(rows), weight=_weights(rows))
     kept = lightgbm.Dataset(held_out.numpy(), _labels(validation), train, _weights(validation))
     parameters = {
-        "objective": "binary",
+        "objective": "regression" if numbers else "binary",
         "learning_rate": LEARNING_RATE,
         "num_threads": 1,
         "seed": seed,

@@ -1,0 +1,57 @@
+"""The learned surrogate of a metric of numbers, fitted to sets like those of the model that it starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import nn
+
+from metricgrad.metrics.constants import InUnits
+from metricgrad.metrics.row_costs import RowCost
+from metricgrad.strategies.strategy import Setting, Strategy
+from metricgrad.surrogate.loss import SurrogateLoss
+from metricgrad.surrogate.network import Progress, config_for
+from metricgrad.surrogate.pretraining import Fitting, fit_universal
+from metricgrad.surrogate.synthetic import ModelSets
+
+FITTING = Fitting(steps=600)
+"""How a surrogate is fitted to sets like those of the model it starts from."""
+
+
+class NumberSurrogate(Strategy):
+    """Follow the surrogate, from the best model of the other strategies."""
+
+    name, learned, goes_on = "surrogate", True, True
+
+    def from_best(self, setting: Setting) -> bool:
+        """Return that it does."""
+        return True
+
+    def losses(self, setting: Setting, progress: Progress | None = None) -> Sequence[nn.Module]:
+        """Return the surrogate, which is fitted first."""
+        assert setting.known is not None
+        metric, recipe, rows = setting.metric, setting.recipe, setting.known.rows
+        assert isinstance(metric.function, InUnits)
+        scores, units, own = setting.known.best(rows.x[:]), metric.function.units, metric.function.metric
+        plain = replace(metric, thresholded=False, best_function=None)
+        if isinstance(own.function, RowCost) and own.view is None:
+            errors = units.scale * (scores - metric.task.label(rows.y)).abs().median()
+            unit = float(errors.clamp(min=1e-9) * (units.to_targets(torch.zeros(1))[0] if units.log else 1.0))
+            plain = replace(plain, view=f"errors({unit!r},{units.centre!r},{units.scale!r},{int(units.log)})")
+        steps = max(min(FITTING.steps, recipe.trust_cap), 1)
+        if metric.budget is not None:
+            steps = min(steps, int(0.2 * metric.budget.max_calls) // 16)
+        fitting = replace(FITTING, steps=steps, sizes=(min(recipe.set_size, 200),))
+        sets = ModelSets(scores.float(), rows.y, metric.takes_weights)
+        loss = SurrogateLoss(
+            plain,
+            fit_universal(plain, sets, config_for(plain), fitting, progress),
+            form="zero",
+            learning_rate=recipe.surrogate_rate,
+            clip=recipe.clip,
+            relational=recipe.relational,
+        )
+        loss.judge = metric
+        return [loss]
