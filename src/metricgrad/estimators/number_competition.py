@@ -21,11 +21,12 @@ from metricgrad.metrics.registry import Metric
 from metricgrad.reporting.progress import work_bar
 from metricgrad.training.data import Rows, TrainingData
 from metricgrad.training.direct import DirectSearch
-from metricgrad.training.jobs import Start, warm_up
+from metricgrad.training.jobs import Start
 from metricgrad.training.networks import Scorer, build_model, one_thread, threads_for
 from metricgrad.training.selection import Selection
 from metricgrad.training.solver import linear_form
 from metricgrad.training.splits import Split
+from metricgrad.training.trainer import TrainingRun
 
 if TYPE_CHECKING:
     from metricgrad.estimators.regressor import MetricRegressor
@@ -95,11 +96,18 @@ class NumberCompetition:
 
     def run(self) -> None:
         """Train squared error in every unit, and the other strategies in the best of them."""
-        settings = [self._setting(units) for units in self._units()]
-        with self._threads(settings[0].network):
-            for setting in settings:
+        settings = []
+        for units in self._units():
+            setting = self._setting(units)
+            settings.append(setting)
+            if self.interrupted and not self.strategies:
+                self._note(MSE, self._warmed_up(setting), setting, time.perf_counter() - self.begun)
+            with self._threads(setting.network):
                 self._train(MSE, proxy_for(self.metric.task), setting)
-            usual = self.best
+            if self._is_over():
+                break
+        usual = self.best
+        with self._threads(settings[0].network):
             setting = next(each for each in settings if each.units == usual.units)
             if self.owner.method != MSE and not self.metric.task.several:
                 for name, make in self._by_hand(usual, setting).items():
@@ -152,20 +160,37 @@ class NumberCompetition:
         network = build_model(self.owner._model_spec(), self.table.X.shape[1], self.seed)
         network.prepare(rows.x, rows.w, rows.y)
         check_fit(network, rows.x[:2])
+        return Setting(units, rows, kept, metric, network, self._warm_up(network, rows, kept, metric))
+
+    def _warm_up(self, network: Scorer, rows: Rows, kept: Rows, metric: Metric) -> Start:
+        """Return where squared error leads; if training is stopped on the way, from there nothing else is tried."""
         torch.manual_seed(self.seed)
-        checks = [Selection(kept, metric, self.recipe)]
-        with self._threads(network):
-            start = warm_up(network, rows, self.recipe, selections=checks, seed=self.seed)
-        return Setting(units, rows, kept, metric, network, start)
+        owner, own, check = self.owner, deepcopy(network), Selection(kept, metric, self.recipe)
+        run = TrainingRun(own, rows, self.recipe, [check], self.seed, None, owner.optimizer, owner.device)
+        how = How(self.recipe, self.seed, self._seconds_left())
+        _, stopped = owner._watched(run.warm_up(), own, metric, how)
+        self.interrupted = self.interrupted or stopped
+        return Start.of(run)._replace(seconds=0.0)  # a limit counts them already
+
+    def _warmed_up(self, setting: Setting) -> Trained:
+        """Return the model of a warm-up that was stopped, as that of squared error."""
+        own, selection = deepcopy(setting.network), setting.start.selections[setting.metric]
+        own.load_state_dict(setting.start.model)
+        selection.restore(own, learned=False)
+        own = own.double() if own.name else own
+        return Trained(own, selection.history, True, selection.verdict, setting.metric)
+
+    def _seconds_left(self) -> float | None:
+        limit = self.owner.time_limit
+        return None if limit is None else max(limit - (time.perf_counter() - self.begun), 0.0)
 
     def _train(self, name: str, loss: nn.Module, setting: Setting, first: Strategy | None = None) -> None:
         """Train one more strategy, from the common start, or from the model of another, which is then its control."""
         if self._is_over():
             return
-        since, limit = time.perf_counter(), self.owner.time_limit
-        left = None if limit is None else max(limit - (since - self.begun), 0.0)
+        since = time.perf_counter()
         self.losses[name] = loss
-        how, start, control = How(self.recipe, self.seed, left), setting.start, None
+        how, start, control = How(self.recipe, self.seed, self._seconds_left()), setting.start, None
         if first is not None:
             how = how._replace(recipe=replace(self.recipe, early_stopping=False))
             start, control = start.moved(first.checkpoint, setting.metric), self.losses[first.name]

@@ -69,6 +69,10 @@ class MetricRegressor(RegressorMixin, MetricEstimator):  # type: ignore[misc]
         Called with every `Round`; if it returns True, training is stopped.
     time_limit : float, optional
         Seconds after which no further strategy is tried, and the one at work is stopped.
+    optimizer : callable, optional
+        Parameters -> optimizer of torch, as of `MetricClassifier`: how a network is trained.
+    device : str or torch.device, optional
+        Where a network is trained, such as `"cuda"`; it predicts on the CPU.
 
     Attributes
     ----------
@@ -119,6 +123,8 @@ class MetricRegressor(RegressorMixin, MetricEstimator):  # type: ignore[misc]
         verbose: bool = False,
         callback: Callable[[Round], object] | None = None,
         time_limit: float | None = None,
+        optimizer: Callable[[list[torch.Tensor]], torch.optim.Optimizer] | None = None,
+        device: str | torch.device | None = None,
     ) -> None:
         self.metric = metric
         self.method = method
@@ -131,11 +137,13 @@ class MetricRegressor(RegressorMixin, MetricEstimator):  # type: ignore[misc]
         self.verbose = verbose
         self.callback = callback
         self.time_limit = time_limit
+        self.optimizer = optimizer
+        self.device = device
 
     def fit(
         self,
         X: Any,
-        y: ArrayLike,
+        y: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         validation: Any = None,
         columns: Mapping[str, ArrayLike] | None = None,
@@ -145,10 +153,10 @@ class MetricRegressor(RegressorMixin, MetricEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (rows, features)
-            Features.
-        y : array-like of shape (rows,)
-            Finite numbers.
+        X : array-like or sparse matrix of shape (rows, features), array of shape (rows, ...), or Dataset
+            Features; for a module of your own of any shape, or several inputs, as for `MetricClassifier`.
+        y : array-like of shape (rows,), optional
+            Finite numbers, unless a Dataset has them.
         sample_weight : array-like of shape (rows,), optional
             How much each row counts, in training and in the metric.
         validation : (X, y), (X, y, sample_weight) or array-like, optional
@@ -169,15 +177,17 @@ class MetricRegressor(RegressorMixin, MetricEstimator):  # type: ignore[misc]
     def _compete(
         self,
         X: Any,
-        y: ArrayLike,
+        y: ArrayLike | None,
         sample_weight: ArrayLike | None = None,
         validation: Any = None,
         columns: Mapping[str, ArrayLike] | None = None,
         groups: ArrayLike | None = None,
     ) -> NumberCompetition:
         """Train every strategy."""
+        from metricgrad.estimators.inputs import read_rows
         from metricgrad.estimators.number_competition import NumberCompetition
 
+        X, y, validation, self.inputs_ = read_rows(self.model, X, y, validation)
         metric = _of_numbers(self.metric)
         self._check_arguments()
         seed = seed_of(self.random_state)
@@ -198,7 +208,7 @@ class MetricRegressor(RegressorMixin, MetricEstimator):  # type: ignore[misc]
     def _prepared(
         self,
         X: Any,
-        y: ArrayLike,
+        y: Any,
         sample_weight: ArrayLike | None,
         validation: Any,
         columns: Mapping[str, ArrayLike] | None,
