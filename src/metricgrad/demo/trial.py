@@ -227,7 +227,9 @@ class _Counted:
         report("models", self.first, self.all)
 
     def __call__(self, done: Round) -> None:
-        """Count one more if this round is not a later one of the same loss."""
+        """Count one more if this round is not a later one of the same loss; a warm-up is none."""
+        if done.phase == "warm-up":
+            return
         if done.number <= self.last or self.begun < 0:
             self.begun += 1
             self.report("models", self.first + min(self.begun, LOSSES - 1), self.all)
