@@ -11,10 +11,10 @@
 # of your own. The data, 8,645 hours of 2011 in Washington, D.C., come with the package.
 
 # %%
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import torch
-from matplotlib.figure import Figure
 
 from metricgrad import MetricRegressor, SurrogateLoss, best_threshold, get_metric
 from metricgrad.demo.bikes import SEPARATOR, load_bikes
@@ -66,14 +66,13 @@ for name, ready in predicted.items():
     print(f"{name:>14}: an hour costs {float(cost(ready, bikes[unseen])):.1f}, bikes run out in {short:.0%} of hours")
 
 # %%
-figure = Figure(figsize=(7, 3), layout="constrained")
-axes = figure.subplots()
+figure, axes = plt.subplots(figsize=(7, 3), layout="constrained")
 for name, ready in predicted.items():
     axes.hist(np.clip(ready - bikes[unseen], -150, 250), bins=60, histtype="step", lw=1.8, label=name)
 axes.axvline(0, color="0.5", lw=0.8)
 axes.set(xlabel="bikes too few (left of 0) or too many, on unseen days", ylabel="hours")
 axes.legend(frameon=False)
-figure
+plt.show()
 
 # %% [markdown]
 # ## What competed
