@@ -142,11 +142,13 @@ for name, loss in {"cross-entropy": torch.nn.BCEWithLogitsLoss(), "surrogate of 
     threshold = best_threshold("f1", scores[held_out], busy[held_out])
     found = {"validation days": held_out, "unseen days": torch.tensor(unseen)}
     table[name] = {days: float(f1.value(f1(scores[rows] - threshold, busy[rows]))) for days, rows in found.items()}
+print("kept:", max(table, key=lambda name: table[name]["validation days"]))
 pd.DataFrame(table).T.round(3)
 
 # %% [markdown]
-# F1 at the threshold chosen on the validation days. Whatever the two columns say here, one split of one table is no
-# proof: `metricgrad compare` repeats it on many splits and gives an interval.
+# F1 at the threshold chosen on the validation days, which also decide what is kept: the surrogate does not always win.
+# Such a difference on one split of one table is no proof either way; `metricgrad compare` repeats it on many splits and
+# gives an interval.
 #
 # ## Where to go on
 #
