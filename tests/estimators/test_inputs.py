@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,11 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.datasets import load_digits
-from sklearn.metrics import average_precision_score
+from sklearn.metrics import average_precision_score, mean_absolute_error
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
-from metricgrad import MetricClassifier, Recipe
+from metricgrad import MetricClassifier, MetricRegressor, Recipe
 from metricgrad.estimators.inputs import MAX_INTEGER, Inputs, Shaped, flat, inputs_of
 
 RECIPE = Recipe(warmup=60, rounds=30, check_every=10, set_size=200)
@@ -143,6 +144,48 @@ def test_a_dataset_of_plain_rows_is_a_table_for_any_model() -> None:
     other = clone(model).fit(flat_rows.numpy(), y)
     assert np.array_equal(one.decision_function(flat_rows), other.decision_function(flat_rows.numpy()))
     assert np.array_equal(one.predict(TensorDataset(flat_rows)), other.predict(flat_rows.numpy()))
+
+
+# ---- numbers -------------------------------------------------------------------------------------------------------
+
+
+def brightness() -> tuple[np.ndarray, np.ndarray]:
+    """Pictures, and the brightness of their middle columns, with noise."""
+    X, _ = eights()
+    noise = np.random.default_rng(0).normal(size=len(X))
+    return X, X[:, :, 3:5].mean((1, 2)) + 0.01 * noise
+
+
+def test_numbers_are_predicted_of_pictures_from_arrays_datasets_and_loaders_alike() -> None:
+    X, y = brightness()
+    torch.manual_seed(0)
+    recipe = replace(SHORT, warmup=150, learning_rate=0.01, trust_cap=5)
+    model = MetricRegressor("mae", "surrogate", pictures(), recipe, units="standardised")
+    found = clone(model).fit(X[:1200], y[:1200])
+    predicted = found.predict(X[1200:])
+    error = mean_absolute_error(y[1200:], predicted)
+    assert error < 0.5 * mean_absolute_error(y[1200:], np.full(597, np.median(y[:1200])))
+    assert -found.score(X[1200:], y[1200:]) == pytest.approx(error)
+    columns = torch.from_numpy(X), torch.from_numpy(y).unsqueeze(1)  # as losses of torch want targets
+    data = TensorDataset(*(column[:1200] for column in columns))
+    for each in (data, DataLoader(data, 100)):
+        assert np.array_equal(clone(model).fit(each).predict(X[1200:]), predicted)
+    assert np.array_equal(found.predict(DataLoader(TensorDataset(columns[0][1200:]), 100)), predicted)
+    assert np.array_equal(pickle.loads(pickle.dumps(found)).predict(X[1200:]), predicted)
+    kept = clone(model).fit(data, validation=TensorDataset(*(column[1200:] for column in columns)))
+    apart = clone(model).fit(X[:1200], y[:1200], validation=(X[1200:], y[1200:]))
+    assert np.array_equal(kept.predict(X), apart.predict(X))
+
+
+def test_a_factory_of_several_inputs_predicts_numbers() -> None:
+    words, numbers, _ = words_and_numbers(600)
+    data = TensorDataset(words, numbers, (words < 8).sum(1) + numbers[:, 0])
+    recipe = replace(SHORT, warmup=200, learning_rate=0.05)
+    found = MetricRegressor("r2", "mse", WordsAndNumbers, recipe, units="standardised").fit(data)
+    assert found.score(data, data.tensors[-1]) > 0.5
+    assert found.inputs_ == Inputs(((5,), (2,)), (True, False))
+    with pytest.raises(ValueError, match="y: expected None because X is a TensorDataset with targets in it"):
+        MetricRegressor(model=WordsAndNumbers).fit(data, data.tensors[-1])
 
 
 def test_shapes_come_back_as_they_were() -> None:

@@ -24,6 +24,7 @@ from metricgrad.estimators.regressor import fit_beside_usual
 from metricgrad.strategies import direct
 from metricgrad.training.data import Scaler
 from metricgrad.training.direct import DirectSearch
+from metricgrad.training.history import Round
 from metricgrad.training.recipe import get_recipe
 from metricgrad.training.trees import has_lightgbm
 
@@ -211,6 +212,37 @@ def test_a_time_limit_and_a_callback_end_the_competition() -> None:
     assert stopped.fit(X, COUNTS).interrupted_
     assert len(calls) == 1
     assert np.isfinite(stopped.predict(X)).all()
+
+
+@pytest.mark.parametrize("targets", [COUNTS, PRICES], ids=["one unit", "two units"])
+def test_a_warm_up_can_be_stopped_and_its_best_model_is_kept(targets: np.ndarray) -> None:
+    seen: list[str] = []
+
+    def enough(done: Round) -> bool:
+        seen.append(done.phase)
+        return len(seen) == 25
+
+    recipe = replace(SHORT, check_every=5, patience=None)
+    model = MetricRegressor("mae", model="small", recipe=recipe, callback=enough).fit(X, targets)
+    assert seen == ["warm-up"] * len(seen)
+    assert len(seen) == 25 < recipe.warmup / recipe.model_steps
+    assert model.interrupted_
+    assert model.leaderboard()["method"].tolist() == ["mse"]
+    assert model.verdict_.winner == "mse"
+    assert mean_absolute_error(targets, model.predict(X)) < 0.7 * mean_absolute_error(
+        targets, np.full(500, np.median(targets))
+    )
+
+
+def test_patience_ends_a_warm_up_that_gains_nothing() -> None:
+    seen: dict[int | None, list[int]] = {2: [], None: []}
+    for patience, steps in seen.items():
+        recipe = replace(SHORT, warmup=400, rounds=0, check_every=5, patience=patience)
+        noise = np.random.default_rng(1).normal(size=500)
+        model = MetricRegressor("mae", "mse", "small", recipe, callback=lambda done, to=steps: to.append(done.steps))
+        model.fit(X, noise)
+    assert max(seen[2]) < 200
+    assert max(seen[None]) == 400
 
 
 def test_few_rows_and_constant_targets_are_fitted_too() -> None:

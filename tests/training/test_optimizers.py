@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sklearn.base import clone
 from sklearn.datasets import make_classification
 from torch import Tensor, nn
 
-from metricgrad import MetricClassifier, Recipe
+from metricgrad import MetricClassifier, MetricRanker, MetricRegressor, Recipe
 from metricgrad.surrogate.loss import SurrogateLoss
 from metricgrad.training.data import Rows
 from metricgrad.training.ensemble import members_of, scores_in_both_modes
@@ -92,12 +93,41 @@ def test_members_are_separate_for_an_optimizer_that_looks_at_whole_parameters() 
     assert shapes == [own, own + own]
 
 
-def test_the_estimator_hands_on_optimizer_and_device() -> None:
+Estimator = MetricClassifier | MetricRegressor | MetricRanker
+ESTIMATORS: dict[str, Estimator] = {
+    "classifier": MetricClassifier("f1", folds=1),
+    "regressor": MetricRegressor("mae", "surrogate", units="standardised"),
+    "ranker": MetricRanker("ndcg(5)"),
+}
+
+
+def scores_by(name: str, **how: Any) -> np.ndarray:
+    """Fit an estimator to some rows and return its scores of them; its network must be on the CPU then."""
     X, y = make_classification(400, 6, random_state=0)
-    model = MetricClassifier("f1", model="small", recipe=RECIPE)
-    plain = model.fit(X, y).decision_function(X)
-    model.set_params(optimizer=partial(torch.optim.SGD, lr=0.1), device="cpu")
-    assert not np.allclose(model.fit(X, y).decision_function(X), plain)
+    estimator: Any = clone(ESTIMATORS[name]).set_params(**{"recipe": replace(RECIPE, trust_cap=5), **how})
+    estimator.fit(X.astype("float32"), y, **({"group": [20] * 20} if name == "ranker" else {}))
+    assert {parameter.device.type for parameter in estimator.network_.parameters()} == {"cpu"}
+    predicted: np.ndarray = getattr(estimator, "decision_function", estimator.predict)(X)
+    return predicted
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_the_estimators_hand_on_optimizer_and_device(name: str) -> None:
+    made: list[int] = []
+
+    def sgd(parameters: list[Tensor]) -> torch.optim.Optimizer:
+        made.append(len(parameters))
+        return torch.optim.SGD(parameters, lr=0.1)
+
+    plain = scores_by(name, model="small")
+    assert not np.allclose(scores_by(name, model="small", optimizer=sgd, device="cpu"), plain)
+    assert len(made) >= 2, "in the warm-up and in the rounds"
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_a_decay_of_the_weights_is_a_parameter_of_every_estimator(name: str) -> None:
+    models = [scores_by(name, model="small", recipe__weight_decay=decay) for decay in (0.0, 30.0)]
+    assert models[1].std() < 0.8 * models[0].std()
 
 
 @pytest.mark.parametrize(
@@ -162,6 +192,23 @@ def test_members_score_on_another_device_as_on_the_cpu() -> None:
         scores.append(model.train()(x).detach())
     for of_cpu, of_device in zip(scores[:3], scores[3:], strict=True):
         torch.testing.assert_close(of_device, of_cpu, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_estimators_train_on_another_device_as_on_the_cpu(name: str, device: str) -> None:
+    seen: set[str] = set()
+
+    class Placed(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            seen.add(self.weight.device.type)
+            return super().forward(x)
+
+    torch.manual_seed(0)
+    how = {"model": Placed(6, 1), "optimizer": partial(torch.optim.SGD, lr=0.05, foreach=False)}
+    how["recipe"] = replace(RECIPE, warmup=4, rounds=2, trust_cap=5)
+    found = scores_by(name, device=device, **how)
+    assert device in seen
+    np.testing.assert_allclose(found, scores_by(name, **how), rtol=0, atol=1e-4)
 
 
 def test_a_model_that_is_solved_for_stays_where_it_is(device: str) -> None:

@@ -79,7 +79,7 @@ def read_rows(model: Any, X: Any, y: Any, validation: Any = None) -> tuple[Any, 
         if y is not None:
             raise ValueError(f"y: expected None because X is a {type(X).__name__} with targets in it, got {type(y)}")
         *tensors, y = collected(X)
-        y = np.asarray(y)
+        y = _targets(y)
     elif is_own(model) and getattr(X, "ndim", 2) > 2:
         tensors = [torch.as_tensor(X)]
     else:
@@ -99,7 +99,7 @@ def _read_validation(validation: Any, inputs: Inputs | None) -> Any:
     """Return validation rows, `(X, y)` or a Dataset, as tables."""
     if isinstance(validation, (Dataset, DataLoader)):
         *tensors, y = collected(validation)
-        return (tensors[0].numpy() if inputs is None else flat(tensors, inputs)), np.asarray(y)
+        return (tensors[0].numpy() if inputs is None else flat(tensors, inputs)), _targets(y)
     if isinstance(validation, tuple) and inputs is not None:
         return (as_table(validation[0], inputs), *validation[1:])
     return validation
@@ -113,6 +113,11 @@ def as_table(X: Any, inputs: Inputs | None) -> Any:
         count = 1 if inputs is None else len(inputs.shapes)
         return tensors[0].numpy() if inputs is None else flat(tensors[:count], inputs)
     return X if inputs is None or getattr(X, "ndim", 2) == 2 else flat([torch.as_tensor(X)], inputs)
+
+
+def _targets(y: Tensor) -> np.ndarray[Any, Any]:
+    """Return targets as an array; those in one column, as losses of torch want them, in none."""
+    return np.asarray(y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y)
 
 
 def _check_order(X: Any) -> None:

@@ -81,6 +81,10 @@ class MetricRanker(MetricEstimator):
         estimator is pickled.
     time_limit : float, optional
         Seconds after which training is stopped, as Ctrl-C would stop it.
+    optimizer : callable, optional
+        Parameters -> optimizer of torch, as of `MetricClassifier`.
+    device : str or torch.device, optional
+        Where the network is trained, such as `"cuda"`; it predicts on the CPU.
 
     Attributes
     ----------
@@ -118,6 +122,8 @@ class MetricRanker(MetricEstimator):
         verbose: bool = False,
         callback: Callable[[Round], object] | None = None,
         time_limit: float | None = None,
+        optimizer: Callable[[list[torch.Tensor]], torch.optim.Optimizer] | None = None,
+        device: str | torch.device | None = None,
     ) -> None:
         self.metric = metric
         self.method = method
@@ -129,6 +135,8 @@ class MetricRanker(MetricEstimator):
         self.verbose = verbose
         self.callback = callback
         self.time_limit = time_limit
+        self.optimizer = optimizer
+        self.device = device
 
     def fit(
         self,

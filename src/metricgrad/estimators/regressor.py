@@ -94,6 +94,10 @@ class MetricRegressor(RegressorMixin, CompetingEstimator):  # type: ignore[misc]
     folds : int, optional
         Parts of the rows that are held out in turn; 1 is one split. By default 5 where strategies or models compete,
         unless there are few rows or very many, validation rows are given or calls of the metric are costly.
+    optimizer : callable, optional
+        Parameters -> optimizer of torch, as of `MetricClassifier`: how a network is trained.
+    device : str or torch.device, optional
+        Where a network is trained, such as `"cuda"`; it predicts on the CPU.
 
     Attributes
     ----------
@@ -151,6 +155,8 @@ class MetricRegressor(RegressorMixin, CompetingEstimator):  # type: ignore[misc]
         callback: Callable[[Round], object] | None = None,
         time_limit: float | None = None,
         folds: int | None = None,
+        optimizer: Callable[[list[torch.Tensor]], torch.optim.Optimizer] | None = None,
+        device: str | torch.device | None = None,
     ) -> None:
         self.metric = metric
         self.method = method
@@ -164,11 +170,13 @@ class MetricRegressor(RegressorMixin, CompetingEstimator):  # type: ignore[misc]
         self.callback = callback
         self.time_limit = time_limit
         self.folds = folds
+        self.optimizer = optimizer
+        self.device = device
 
     def fit(
         self,
         X: Any,
-        y: ArrayLike,
+        y: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         validation: Any = None,
         columns: Mapping[str, ArrayLike] | None = None,
@@ -178,10 +186,10 @@ class MetricRegressor(RegressorMixin, CompetingEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (rows, features)
-            Features.
-        y : array-like of shape (rows,)
-            Finite numbers.
+        X : array-like or sparse matrix of shape (rows, features), array of shape (rows, ...), or Dataset
+            Features; for a module of your own of any shape, or several inputs, as for `MetricClassifier`.
+        y : array-like of shape (rows,), optional
+            Finite numbers, unless a Dataset has them.
         sample_weight : array-like of shape (rows,), optional
             How much each row counts, in training and in the metric.
         validation : (X, y), (X, y, sample_weight) or array-like, optional
@@ -201,7 +209,7 @@ class MetricRegressor(RegressorMixin, CompetingEstimator):  # type: ignore[misc]
     def _competed(
         self,
         X: Any,
-        y: ArrayLike,
+        y: ArrayLike | None,
         sample_weight: ArrayLike | None = None,
         validation: Any = None,
         columns: Mapping[str, ArrayLike] | None = None,
@@ -209,7 +217,9 @@ class MetricRegressor(RegressorMixin, CompetingEstimator):  # type: ignore[misc]
     ) -> Competition:
         """Check the input, hold rows out, learn the scale of the features, and train every strategy."""
         from metricgrad.estimators.held_out import HoldOut, fold_count, held_out_parts, is_table, joined_for
+        from metricgrad.estimators.inputs import read_rows
 
+        X, y, validation, self.inputs_ = read_rows(self.model, X, y, validation)
         metric, seed = _of_numbers(self.metric), seed_of(self.random_state)
         self._check_arguments()
         if is_table(validation):
