@@ -75,7 +75,7 @@ from metricgrad import MetricRegressor
 from metricgrad.demo.bikes import load_bikes
 
 X, y, day = load_bikes()
-model = MetricRegressor("step_cost(5,1,10)", model="additive", random_state=0)
+model = MetricRegressor("step_cost(5,1,10)", model="additive", random_state=0, folds=1)
 model.fit(X, y, groups=day)  # a fifth of the days chooses
 print(model.verdict_)
 shapes = model.explain(separator="=")  # one-hot columns are joined

@@ -173,8 +173,8 @@ def main() -> None:
     if asked.folds:
         runs = [
             {"dataset": dataset, "metric": metric, "model": model, "seed": seed, "folds": folds}
-            for model in MODELS[:2]
             for seed in range(asked.seeds)
+            for model in MODELS[:2]
             for dataset, metric in FOLDED_CELLS
             for folds in FOLDS
         ]

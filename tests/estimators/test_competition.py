@@ -14,12 +14,13 @@ from sklearn.metrics import average_precision_score, f1_score
 from torch import nn
 
 from metricgrad import MetricClassifier, Recipe, black_box
-from metricgrad.estimators.candidates import Candidate, scale_of
+from metricgrad.estimators.candidates import Candidate, Judge, NumberCandidate, scale_of
 from metricgrad.estimators.competition import Competition, ranked
 from metricgrad.estimators.metric_estimator import Trained
-from metricgrad.metrics.registry import f1
+from metricgrad.metrics.constants import Units
+from metricgrad.metrics.registry import f1, get_metric
 from metricgrad.strategies.named import Named
-from metricgrad.strategies.registry import STRATEGIES
+from metricgrad.strategies.registry import NUMBER_STRATEGIES, STRATEGIES
 from metricgrad.training.data import Rows, Scaler
 from metricgrad.training.networks import Scorer
 from metricgrad.training.splits import folds
@@ -35,12 +36,12 @@ X, Y = (part[np.lexsort(X.T[::-1])] for part in (X, Y))  # in the order in which
 class Fixed(nn.Module):
     """Scores rows by their first feature."""
 
-    def __init__(self, noise: float) -> None:
+    def __init__(self, noise: float, column: int = 1) -> None:
         super().__init__()
-        self.noise = nn.Parameter(torch.tensor(noise))
+        self.noise, self.column = nn.Parameter(torch.tensor(noise)), column
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x[:, :1] + self.noise * x[:, 1:]
+        return x[:, :1] + self.noise * x[:, self.column, None]
 
 
 def rows_of(fold: int, n: int = 300) -> Rows:
@@ -105,6 +106,46 @@ def test_by_a_metric_with_columns_a_strategy_must_beat_every_simpler_one(columns
     if not columns:
         assert 0 < behind["weighted"][0] < behind["weighted"][1]
         assert behind["proper"][0] > behind["proper"][1]
+
+
+def numbers_of(noises: dict[str, float], folds: int) -> tuple[Competition, list[str]]:
+    """Run a competition of strategies of numbers; every model is wrong by noise of its own, and by 7."""
+    by_name, units, metric = {one.name: one for one in NUMBER_STRATEGIES}, Units(), get_metric("mae")
+    candidates = [NumberCandidate("linear", SHORT, by_name[name], units, metric) for name in noises]
+    trained: list[str] = []
+
+    def train(candidate: Candidate, fold: int, left: float | None) -> tuple[Trained, Rows]:
+        trained.append(candidate.strategy.name)
+        x = torch.randn(300, 3, generator=torch.Generator().manual_seed(fold)).double()
+        network = Scorer(Fixed(noises[candidate.strategy.name], 1 + candidate.strategy.learned))
+        return Trained(network, [], False, None, metric), Rows(x, x[:, 0] + 7.0)
+
+    found = Competition(candidates, folds, judge=Judge(metric, metric))
+    found.run(train)
+    return found, trained
+
+
+def test_numbers_are_judged_at_their_constant_in_their_own_unit() -> None:
+    found, _ = numbers_of({"mse": 0.5, "mae": 0.1}, 3)
+    assert found.best.strategy.name == "mae"
+    assert float(found.best.judged().scores.mean() - found.best.held_out().scores.mean()) == pytest.approx(7, abs=0.1)
+    verdict = found.verdict()
+    assert verdict is not None
+    assert verdict.gain == pytest.approx(0.4 * np.sqrt(2 / np.pi), abs=0.03)
+    assert (verdict.rows, verdict.positives, verdict.proxy) == (900, 0, "squared error")
+
+
+@pytest.mark.parametrize(("noise", "kept"), [(0.087, "mae"), (0.05, "surrogate")])
+def test_what_follows_a_metric_of_numbers_must_beat_the_best_loss_beyond_noise(noise: float, kept: str) -> None:
+    found, _ = numbers_of({"mse": 0.5, "mae": 0.1, "huber": 0.11, "surrogate": noise}, 1)
+    own, usual = found.candidates[3], found.candidates[1]
+    assert own.judged().loss(found.judge) < usual.judged().loss(found.judge)
+    assert found.best.strategy.name == kept
+
+
+def test_the_loss_that_another_strategy_starts_from_is_trained_on_though_it_is_behind() -> None:
+    _, trained = numbers_of({"mse": 2.0, "mae": 0.6, "huber": 1.0, "surrogate": 0.05}, 3)
+    assert trained == ["mse", "mae", "huber", "surrogate", *2 * ["mse", "mae", "surrogate"]]
 
 
 def test_what_is_behind_is_the_difference_of_the_pooled_losses() -> None:

@@ -86,3 +86,20 @@ def test_the_features_are_numbers_and_the_rows_are_not_in_both_parts(
     X, y, test_X, test_y = run.rows_of("bikes", 0)
     assert (X.dtype, X.shape, test_X.shape) == (np.float32, (35, 7), (15, 7))
     assert sorted([*y, *test_y]) == list(range(50))
+
+
+def test_folds_are_compared_with_the_split_of_the_same_seed_and_apart_from_the_study(stored: Path) -> None:
+    before = page.page(stored)
+    assert page.folds(stored) == ""
+    store = Store(stored)
+    for seed, costs in enumerate([(50.0, 47.0), (52.0, 53.0)]):
+        for folds, value in zip((1, 5), costs, strict=True):
+            chosen = {"chosen": {"name": "mae", "test": value}}
+            outcome = {"values": chosen, "validation": {}, "known_rows": 10_000, "cpu_seconds": 10.0 * folds}
+            run_of = {"dataset": "bikes", "metric": "step_cost(5,1,10)", "model": "linear", "seed": seed}
+            store.add({**run_of, "folds": folds}, outcome)
+    text = page.folds(stored)
+    assert "| bikes, cost, linear model | 51.00 ± 1.00 | 50.00 ± 3.00 | +1.00 ± 2.00 | 2 |" in text
+    assert "better in 1 of 2 runs" in " ".join(text.split())
+    assert "take 5.0 times the CPU time" in " ".join(text.split())
+    assert before.split("## Boosted trees")[0] == page.page(stored).split("## Boosted trees")[0]

@@ -102,12 +102,21 @@ class Competition:
         trained = [candidate for candidate in running if not candidate.strategy.nothing]
         first = min(trained, key=self._loss).judged()
         near = [candidate for candidate in trained if not self._is_behind(candidate, first)]
+        near += self._starts(trained, near)
         kinds = {candidate.kind for candidate in near}
         kept = [each for each in running if each in near or (each.kind in kinds and _is_cheap(each))]
         for candidate in running:
             if candidate not in kept:
                 candidate.note = f"surely behind after {len(candidate.folds)} of {self.count} folds"
         return kept
+
+    def _starts(self, trained: Sequence[Candidate], near: Sequence[Candidate]) -> list[Candidate]:
+        """Return the best loss of every kind from which another strategy of numbers starts."""
+        if not self.judge.metric.task.numbers:
+            return []
+        kinds = {candidate.kind for candidate in near if _starts_late(candidate)}
+        first = [candidate for candidate in trained if not _starts_late(candidate)]
+        return [min((each for each in first if each.kind == kind), key=self._loss) for kind in kinds]
 
     def _is_behind(self, candidate: Candidate, first: HeldOut) -> bool:
         own = candidate.judged()
@@ -231,6 +240,10 @@ class Competition:
         if candidate.units is not None:
             known["units"] = candidate.units.name
         return {**known, "folds": len(candidate.folds), "seconds": candidate.seconds, "note": note}
+
+
+def _starts_late(candidate: Candidate) -> bool:
+    return candidate.strategy.learned or candidate.strategy.goes_on
 
 
 def _is_cheap(candidate: Candidate) -> bool:

@@ -93,7 +93,7 @@ class Tolerances(ByHand):
 class Longer(ByHand):
     """Follow the best loss so far again, from its model: a surrogate has to be better than that."""
 
-    name = "longer"
+    name, goes_on = "longer", True
 
     def suits(self, setting: Setting) -> bool:
         """Return whether the model takes steps; one that is solved for has arrived."""
