@@ -21,6 +21,8 @@ MODELS = (MLP, TABM, TREES)
 BY_METRIC, BY_MEAN = "tabm, checkpoints by the metric", "tabm, trained by the mean score"
 ONE, PLAIN = "tabm, one member", "tabm, features as they are"
 ABLATIONS = (BY_METRIC, BY_MEAN, ONE, PLAIN)
+FOLDED = {"tabm, five folds": "tabm", "LightGBM, five folds": "lightgbm"}
+"""`MetricClassifier` with these models, by the names they are stored under."""
 ABLATED = ("satimage", "page_blocks", "jm1", "us_crime", "wine_quality", "yeast", "ijcnn1", "covtype")
 DEVELOPED = (*ABLATED, "letter_img", "susy")
 """Tables on whose validation rows, by the split of another seed, settings were chosen."""
