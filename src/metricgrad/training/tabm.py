@@ -29,8 +29,9 @@ class TabM(nn.Module):
     """Networks that share all but the scales of their inputs and their outputs: `(n, features)` -> `(n, outputs)`.
 
     A feature of more than two values becomes the ramps of an additive model, one for every bin, and these are embedded
-    by a linear layer of the feature's own; another feature enters as it is. Scales start as random signs, one for each
-    feature and member. In training mode the scores of all members are returned, `(n, outputs, members)`, each to be
+    by a linear layer of the feature's own, which starts as a linear function of the feature: one that starts at random
+    learns few rows by heart. Another feature enters as it is. Scales start as random signs, one for each feature and
+    member. In training mode the scores of all members are returned, `(n, outputs, members)`, each to be
     trained by its own loss; in evaluation mode their mean. Until `prepare` has learned knots, no feature is embedded.
 
     Parameters
@@ -139,7 +140,7 @@ class TabM(nn.Module):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             self._build(encoding.features, like.shape[2], sizes)
-            start = _uniform((len(source), sizes["dimension"])), _uniform((encoding.features, sizes["dimension"]))
+            line = _uniform((encoding.features, sizes["dimension"]))
         self.embedded, self.single = counts.nonzero()[:, 0], (counts == 0).nonzero()[:, 0]
         self.low, self.high = (ends[self.single] for ends in encoding.outer())
         self.middle = encoding.mean[self.single]
@@ -152,8 +153,7 @@ class TabM(nn.Module):
             1 / (right - left),
             encoding.mean[encoding.features :],
         )
-        line = start[1][source] * (right - left).float().unsqueeze(1)  # a linear function of the feature
-        self.embedding[place] = (start[0] + line) * (counts[source] + 1).rsqrt().unsqueeze(1)
+        self.embedding[place] = line[source] * (right - left).float().unsqueeze(1)
         self.to(like.device, like.dtype)
 
     def check(self) -> None:
