@@ -82,6 +82,7 @@ class TabM(nn.Module):
         self.scale = nn.Parameter(torch.cat(signs, 1))
         inputs = [self.scale.shape[1], *[width] * (depth - 1)]
         self.hidden = nn.ModuleList(nn.Linear(before, width) for before in inputs)
+        self.norms = nn.ModuleList(nn.BatchNorm1d(members * width) for _ in inputs)
         self.head = nn.Parameter(_uniform((members, width, outputs), width**-0.5))
         self.bias = nn.Parameter(torch.zeros(members, 1, outputs))
 
@@ -108,14 +109,15 @@ class TabM(nn.Module):
 
     def member_scores(self, x: Tensor) -> Tensor:
         """Score rows by every member: `(n, features)` -> `(members, n, outputs)`."""
-        first, *others = (cast("nn.Linear", layer) for layer in self.hidden)
-        members = len(self.scale)
+        first, members = cast("nn.Linear", self.hidden[0]), len(self.scale)
         weight = (first.weight * self.scale.unsqueeze(1)).flatten(0, 1)  # all members as one wide layer
         latent = F.linear(self.inputs(x), weight, first.bias.repeat(members))
-        latent = self._activated(latent).unflatten(1, (members, -1))
-        for layer in others:
-            latent = self._activated(layer(latent))
-        return torch.baddbmm(self.bias, latent.transpose(0, 1), self.head)
+        for number, norm in enumerate(self.norms):
+            if number:
+                latent = self.hidden[number](latent.unflatten(1, (members, -1))).flatten(1)
+            latent = self._activated(norm(latent))
+        latent = latent.unflatten(1, (members, -1)).transpose(0, 1)
+        return torch.baddbmm(self.bias, latent, self.head)
 
     def _activated(self, latent: Tensor) -> Tensor:
         latent = latent.relu()
@@ -169,11 +171,22 @@ class TabM(nn.Module):
         embedded = ((1 + self.mean.abs()).unsqueeze(1) @ self.embedding.abs() + self.shift.abs()).flatten()
         latent = torch.cat((embedded, x[self.single] + self.middle.abs())) * self.scale.abs()  # (members, inputs)
         reached = [latent.flatten()]
-        for layer in (cast("nn.Linear", layer) for layer in self.hidden):
+        for layer, norm in zip(self.hidden, self.norms, strict=True):
+            layer, norm = cast("nn.Linear", layer), cast("nn.BatchNorm1d", norm)
             latent = latent @ layer.weight.abs().mT + layer.bias.abs()
+            reached.append(latent.flatten())
+            latent = _largest_normalised(latent.flatten(), norm).view_as(latent)
             reached.append(latent.flatten())
         scores = latent.unsqueeze(1) @ self.head.abs() + self.bias.abs()
         return torch.cat((*reached, scores.sum(0).flatten()))
+
+
+def _largest_normalised(latent: Tensor, norm: nn.BatchNorm1d) -> Tensor:
+    """Return a bound of what a batch norm makes of numbers, `(units,)`, given one of theirs."""
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    spread = (norm.running_var + norm.eps).sqrt()
+    return (latent + norm.running_mean.abs()) / spread * norm.weight.abs() + norm.bias.abs()
 
 
 def _uniform(shape: Sequence[int], most: float = 1.0) -> Tensor:
