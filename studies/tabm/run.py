@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import lru_cache
@@ -23,14 +23,14 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import torch
+from torch import nn
 
 from metricgrad import MetricClassifier, best_threshold, get_metric
 from metricgrad.evaluation.store import Store
-from metricgrad.training import tabm
 from metricgrad.training.data import Rows, TrainingData
 from metricgrad.training.jobs import train_each
 from metricgrad.training.methods import make_loss
-from metricgrad.training.networks import Scorer, build_model, kind_of, one_thread
+from metricgrad.training.networks import build_model, kind_of, one_thread
 from metricgrad.training.recipe import recipe_for
 from metricgrad.training.selection import exact_scores
 from metricgrad.training.splits import split
@@ -62,15 +62,27 @@ def parts_of(table: str, seed: int) -> tuple[Rows, Rows, Rows]:
 def ablated(model: str) -> Iterator[None]:
     """Let the network be one without something while this is open."""
     with ExitStack() as changes:
-        if model == page.BY_MEAN:
-            mean = patch.object(TabM, "forward", lambda self, x: self.member_scores(x).mean(0))
-            changes.enter_context(mean)
-            changes.enter_context(patch.object(Scorer, "several", False))
-        if model == page.ONE:
-            changes.enter_context(patch.dict(tabm.SHAPE, members=1))
+        if model == page.NO_NORM:
+            changes.enter_context(patch.object(nn.BatchNorm1d, "forward", lambda self, x: x))
+        if model == page.RANDOM:
+            changes.enter_context(patch.object(TabM, "prepare", _start_at_random(TabM.prepare)))
         if model == page.PLAIN:
             changes.enter_context(patch.object(TabM, "prepare", lambda *_: None))
         yield
+
+
+def _start_at_random(prepare: Callable[..., None]) -> Callable[..., None]:
+    """Return a way to prepare a network that adds a random weight to that of every ramp, as it was before."""
+
+    def prepared(network: TabM, *rows: Any) -> None:
+        prepare(network, *rows)
+        ramps = (network.slope > 0).unsqueeze(-1)
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(network.seed)
+            noise = torch.empty_like(network.embedding).uniform_(-1, 1) * ramps
+            network.embedding.add_(noise).mul_((ramps.sum(1, keepdim=True) + 1).rsqrt())
+
+    return prepared
 
 
 def networks(model: str, parts: tuple[Rows, Rows, Rows], seed: int) -> list[Scored]:
@@ -78,7 +90,7 @@ def networks(model: str, parts: tuple[Rows, Rows, Rows], seed: int) -> list[Scor
     train, validation, test = parts
     name = model.split(",")[0]
     recipe = recipe_for("default", kind_of(name))
-    recipe = replace(recipe, early_stopping=False) if model == page.BY_METRIC else recipe
+    recipe = replace(recipe, early_stopping=True) if model == page.BY_CROSS_ENTROPY else recipe
     metrics = [get_metric(metric) for metric in page.METRICS]
     with warnings.catch_warnings(), one_thread(), ablated(model):
         network = build_model(name, train.x.shape[1], seed)

@@ -18,7 +18,7 @@ from metricgrad.training.columns import FAR
 from metricgrad.training.dropout import dropout_masks
 from metricgrad.training.learned_columns import learn_encoding
 
-SHAPE = {"members": 8, "dimension": 8, "width": 96, "depth": 2}
+SHAPE = {"members": 4, "dimension": 8, "width": 192, "depth": 2}
 """Members, numbers that embed a feature, units of a hidden layer, and hidden layers."""
 DROPOUT = 0.1
 MAX_SHIFT = 0.3
