@@ -1,8 +1,9 @@
 """Networks and LightGBM on rt30 and the paper's datasets: METRICGRAD_DATA=... python -m studies.tabm.run
 
 Each model is fitted as by default for F1 and for average precision, on 64 % of the rows; 16 % are for validation, where
-F1 also gets its exact threshold, and test rows are used once. Every run is stored as it ends; run again to continue.
-Writes docs/tabm.md at the end.
+F1 also gets its exact threshold, and test rows are used once. Models of five folds are `MetricClassifier` as it comes,
+on training and validation rows together. Every run is stored as it ends; run again to continue. Writes docs/tabm.md at
+the end.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import lru_cache
@@ -20,15 +21,16 @@ from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import torch
+from torch import nn
 
-from metricgrad import best_threshold, get_metric
+from metricgrad import MetricClassifier, best_threshold, get_metric
 from metricgrad.evaluation.store import Store
-from metricgrad.training import tabm
 from metricgrad.training.data import Rows, TrainingData
 from metricgrad.training.jobs import train_each
 from metricgrad.training.methods import make_loss
-from metricgrad.training.networks import Scorer, build_model, kind_of
+from metricgrad.training.networks import build_model, kind_of
 from metricgrad.training.recipe import recipe_for
 from metricgrad.training.selection import exact_scores
 from metricgrad.training.splits import split
@@ -61,15 +63,27 @@ def parts_of(table: str, seed: int) -> tuple[Rows, Rows, Rows]:
 def ablated(model: str) -> Iterator[None]:
     """Let the network be one without something while this is open."""
     with ExitStack() as changes:
-        if model == page.BY_MEAN:
-            mean = patch.object(TabM, "forward", lambda self, x: self.member_scores(x).mean(0))
-            changes.enter_context(mean)
-            changes.enter_context(patch.object(Scorer, "several", False))
-        if model == page.ONE:
-            changes.enter_context(patch.dict(tabm.SHAPE, members=1))
+        if model == page.NO_NORM:
+            changes.enter_context(patch.object(nn.BatchNorm1d, "forward", lambda self, x: x))
+        if model == page.RANDOM:
+            changes.enter_context(patch.object(TabM, "prepare", _start_at_random(TabM.prepare)))
         if model == page.PLAIN:
             changes.enter_context(patch.object(TabM, "prepare", lambda *_: None))
         yield
+
+
+def _start_at_random(prepare: Callable[..., None]) -> Callable[..., None]:
+    """Return a way to prepare a network that adds a random weight to that of every ramp, as it was before."""
+
+    def prepared(network: TabM, *rows: Any) -> None:
+        prepare(network, *rows)
+        ramps = (network.slope > 0).unsqueeze(-1)
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(network.seed)
+            noise = torch.empty_like(network.embedding).uniform_(-1, 1) * ramps
+            network.embedding.add_(noise).mul_((ramps.sum(1, keepdim=True) + 1).rsqrt())
+
+    return prepared
 
 
 def networks(model: str, parts: tuple[Rows, Rows, Rows], seed: int) -> list[Scored]:
@@ -77,7 +91,7 @@ def networks(model: str, parts: tuple[Rows, Rows, Rows], seed: int) -> list[Scor
     train, validation, test = parts
     name = model.split(",")[0]
     recipe = recipe_for("default", kind_of(name))
-    recipe = replace(recipe, early_stopping=False) if model == page.BY_METRIC else recipe
+    recipe = replace(recipe, early_stopping=True) if model == page.BY_CROSS_ENTROPY else recipe
     metrics = [get_metric(metric) for metric in page.METRICS]
     with warnings.catch_warnings(), one_thread(), ablated(model):
         network = build_model(name, train.x.shape[1], seed)
@@ -107,6 +121,20 @@ def trees(parts: tuple[Rows, Rows, Rows]) -> list[Scored]:
     return [(scores[0], scores[1], "log loss")] * len(page.METRICS)
 
 
+def folded(run: dict[str, Any]) -> dict[str, Any]:
+    """Return what came of `MetricClassifier` as it comes, whose strategies compete on five folds."""
+    train, validation, test = parts_of(run["table"], run["seed"])
+    x, y = (np.concatenate([getattr(part, name).numpy() for part in (train, validation)]) for name in "xy")
+    begun = time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a surrogate that is not followed in the end
+        model = MetricClassifier(run["metric"], model=page.FOLDED[run["model"]], folds=5, random_state=run["seed"])
+        model.fit(x, y.astype(int))
+    seconds = time.process_time() - begun
+    loss = float(get_metric(run["metric"])(torch.as_tensor(model._decision(test.x.numpy())), test.y))
+    return {"validation": model.validation_loss_, "loss": loss, "kept": "competition", "seconds": seconds}
+
+
 @lru_cache(maxsize=1)
 def outcomes(table: str, seed: int, model: str) -> dict[str, dict[str, Any]]:
     """Return losses on validation and test rows by metric, and the CPU seconds of all of them."""
@@ -124,37 +152,43 @@ def outcomes(table: str, seed: int, model: str) -> dict[str, dict[str, Any]]:
 
 def outcome(run: dict[str, Any]) -> dict[str, Any]:
     """Return what came of one run; those of a model on a table have been carried out together."""
+    if run["model"] in page.FOLDED:
+        return folded(run)
     return outcomes(run["table"], run["seed"], run["model"])[run["metric"]]
+
+
+def tables() -> list[str]:
+    """Return the names of all tables, those of the least cells first."""
+    folder = Path(os.environ["METRICGRAD_DATA"])
+    small = [path.stem for path in (folder / "rt30").glob("*.parquet")]
+    return sorted(small, key=lambda name: _cells(folder / "rt30" / f"{name}.parquet")) + sorted(PAPER)
+
+
+def _cells(path: Path) -> int:
+    shape = pq.read_metadata(path)
+    return int(shape.num_rows * shape.num_columns)
 
 
 def main() -> None:
     parser = pages.parser_of(__doc__, page.RESULTS)
     parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--ablations", action="store_true", help="only models without one of their parts")
+    every = (*page.MODELS, *page.ABLATIONS, *page.FOLDED)
+    parser.add_argument("--models", default=";".join(every), help="separated by semicolons")
+    parser.add_argument("--tables", help="separated by commas; by default all")
     asked = parser.parse_args()
-    small = (
-        []
-        if asked.report or asked.ablations
-        else sorted((Path(os.environ["METRICGRAD_DATA"]) / "rt30").glob("*.parquet"))
-    )
-    tables = sorted([*(path.stem for path in small), *PAPER]) if small else []
+    wanted = asked.models.split(";")
+    names = [] if asked.report else asked.tables.split(",") if asked.tables else tables()
     runs = [
         {"table": table, "metric": metric, "model": model, "seed": seed}
         for seed in range(page.FIRST_SEED, page.FIRST_SEED + asked.seeds)
-        for table in tables
-        for model in page.MODELS
+        for table in names
+        for model in wanted
         for metric in page.METRICS
-    ]
-    runs += [
-        {"table": table, "metric": metric, "model": model, "seed": page.FIRST_SEED}
-        for table in page.ABLATED
-        for model in page.ABLATIONS
-        for metric in page.METRICS
-        if not asked.report
+        if model not in page.ABLATIONS or (table in page.ABLATED and seed == page.FIRST_SEED)
     ]
     with torch.random.fork_rng(devices=[]):
         pages.run_missing(Store(asked.results), runs, outcome)
-    if asked.results == page.RESULTS:
+    if asked.results == page.RESULTS and {record["run"]["model"] for record in Store(page.RESULTS)} >= {*page.MODELS}:
         page.main()
 
 

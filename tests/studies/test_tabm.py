@@ -38,14 +38,36 @@ def test_only_cells_of_all_models_count(stored: Path) -> None:
     assert [cells[name] for name in ("better", "tied", "worse")] == [2, 1, 0]
 
 
-def test_the_page_says_whether_targets_were_reached(stored: Path) -> None:
+def test_the_page_says_whether_the_bars_were_met_and_by_which_measure(stored: Path) -> None:
     store = Store(stored)
     store.add(
         {"table": "t4", "metric": "f1", "model": page.MLP, "seed": 1},
         {"loss": 1.0, "kept": "", "seconds": 1.0, "command": "python x"},
     )
+    text = " ".join(page.verdict(stored).split())
+    assert "one seed of 3 tables" in text
+    assert "Against mlp the bar was at least 8 % less loss: in sum tabm has **17.0 % less**" in text
+    assert "in the mean of the cells **12.3 % less**" in text
+    assert "Against LightGBM the bar was at most 3 % more loss: in sum tabm has **0.6 % less**" in text
+    assert "in the mean of the cells **8.5 % more** (-50.0 to +33.0; missed)" in text
+    assert "better, tied and worse in 4, 2 and 0 cells" in text
+
+
+def test_an_interval_by_tables_is_wider_than_nothing_and_holds_the_estimate(stored: Path) -> None:
+    found = page.losses(Store(stored))
+    for other in (page.MLP, page.TREES):
+        for measure in ("sum", "mean"):
+            low, high = page.interval(found, other, measure)
+            assert low < page.saved(found, other)[measure] < high
+
+
+def test_five_folds_are_compared_where_both_were_run(stored: Path) -> None:
+    assert "Not measured yet." in page.part(stored)
+    own, other = page.FOLDED
+    for model, loss in ((own, 0.1), (other, 0.2)):
+        for metric in page.METRICS:
+            run = {"table": "t0", "metric": metric, "model": model, "seed": 400}
+            Store(stored).add(run, {"loss": loss, "kept": "", "seconds": 1.0, "command": "python x"})
     text = " ".join(page.part(stored).split())
-    assert "Against mlp it has **17.0 % less loss** over all cells, in the mean of the cells 12.3 % less" in text
-    assert "at least 8 % less, was reached by the first measure and reached by the second" in text
-    assert "Against LightGBM it has **0.6 % less loss** over all cells, in the mean of the cells 8.5 % more" in text
-    assert "at most 3 % more, was reached by the first measure and missed by the second" in text
+    assert "on one of the smallest tables only" in text
+    assert "tabm has 50.0 % less loss in sum" in text

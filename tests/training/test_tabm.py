@@ -65,11 +65,13 @@ def labels(x: np.ndarray) -> np.ndarray:
 def test_members_are_plain_networks_and_the_score_is_their_mean() -> None:
     x = torch.from_numpy(table()).double()
     model = prepared(table()).double()
-    own, inputs, each = body(model), body(model).inputs(x), []
+    model.train()(x)  # statistics of the batch norms
+    own, inputs, each = body(model.eval()), body(model).inputs(x), []
     for member in range(SHAPE["members"]):
-        latent = inputs * own.scale[member]
-        for layer in own.hidden:
-            latent = layer(latent).relu()
+        latent, units = inputs * own.scale[member], slice(member * SHAPE["width"], (member + 1) * SHAPE["width"])
+        for layer, norm in zip(own.hidden, own.norms, strict=True):
+            statistics = norm.running_mean[units], norm.running_var[units], norm.weight[units], norm.bias[units]
+            latent = F.batch_norm(layer(latent), *statistics, eps=norm.eps).relu()
         each.append(latent @ own.head[member, :, 0] + own.bias[member, 0, 0])
     torch.testing.assert_close(own.member_scores(x)[..., 0], torch.stack(each))
     torch.testing.assert_close(model(x), torch.stack(each).mean(0))
@@ -111,6 +113,32 @@ def test_inputs_have_mean_zero_but_for_the_shift() -> None:
         atol=1e-6,
         rtol=0,
     )
+
+
+@torch.no_grad()
+def test_an_embedding_starts_as_a_linear_function_of_the_feature() -> None:
+    own = body(prepared(table()).double())
+    first = int(own.embedded[0])
+    values = torch.linspace(-1, 1, 9).double()
+    rows = torch.zeros(9, 5).double()
+    rows[:, first] = values
+    embedded = own.inputs(rows)[:, : SHAPE["dimension"]]
+    slopes = embedded.diff(dim=0) / values.diff().unsqueeze(1)
+    torch.testing.assert_close(slopes, slopes[:1].expand_as(slopes))
+    assert float(slopes[0].abs().max()) > 0.3
+    assert own.embedding.shape[1] > 2
+
+
+@torch.no_grad()
+def test_units_of_a_set_have_mean_zero_and_variance_one_before_the_activation() -> None:
+    model, seen = prepared(table()).train(), []
+    for norm in body(model).norms:
+        norm.register_forward_hook(lambda _, before, after: seen.append(after))
+    model(torch.from_numpy(100 * table()))
+    for latent in seen:
+        torch.testing.assert_close(latent.mean(0), torch.zeros(latent.shape[1]), atol=1e-4, rtol=0)
+        spread = latent.std(0, unbiased=False)
+        torch.testing.assert_close(spread, torch.ones_like(spread), atol=0.02, rtol=0)
 
 
 @torch.no_grad()
@@ -221,16 +249,31 @@ def test_early_stopping_keeps_the_model_of_the_least_cross_entropy() -> None:
     assert kept[True][0] < kept[False][0]
 
 
+def test_the_last_model_of_the_warm_up_can_be_kept() -> None:
+    x = table(600)
+    y = torch.from_numpy(labels(x)).float()
+    y[::4] = 1 - y[::4]
+    training, validation = (Rows(torch.from_numpy(x[part]), y[part], None) for part in (slice(100), slice(100, None)))
+    recipe = replace(SHORT, warmup=30, rounds=0, patience=None, early_stopping=False, keep_last=True)
+    selection = Selection(validation, get_metric("average_precision"), recipe)
+    model, seen = prepared(x), []
+    for _ in train(model, proxy_for(BINARY), training, recipe, selection=selection):
+        seen.append(scores_of(model, validation.x))
+    assert len(seen) == 15
+    assert torch.equal(scores_of(model, validation.x), seen[-1])
+    assert selection.control.least == selection.history[-1].validation > min(h.validation for h in selection.history)
+
+
 def test_the_recipe_is_its_own_and_old_ones_are_read_as_before() -> None:
     assert kind_of("tabm") == "tabm"
     assert recipe_for("default", "tabm") == RECIPES["tabm"]
-    assert RECIPES["tabm"].early_stopping
+    assert RECIPES["tabm"].keep_last
     assert RECIPES["tabm"].weight_decay > 0
     stored = {name: value for name, value in RECIPES["paper"].content.items() if name not in SHORT_OF_OLD}
     assert stored_recipe({"name": "paper", **stored}) == RECIPES["paper"]
 
 
-SHORT_OF_OLD = ("weight_decay", "early_stopping")
+SHORT_OF_OLD = ("weight_decay", "early_stopping", "keep_last")
 
 
 # ---- being kept, and the estimators --------------------------------------------------------------------------------
@@ -263,7 +306,9 @@ def test_buffers_that_do_not_belong_together_are_refused() -> None:
 
 @torch.no_grad()
 def test_no_sum_exceeds_the_bound() -> None:
-    own, x = body(prepared(table()).double()), torch.from_numpy(table()).double()
+    x, model = torch.from_numpy(table()).double(), prepared(table()).double()
+    model.train()(x)
+    own = body(model.eval())
     bound = own.largest(x.abs().amax(0))
     assert float(own.member_scores(x).abs().max()) <= float(bound.max())
     assert float(own.largest(torch.full((5,), 1e6).double()).max()) > float(bound.max())

@@ -18,7 +18,7 @@ from metricgrad.training.columns import FAR
 from metricgrad.training.dropout import dropout_masks
 from metricgrad.training.learned_columns import learn_encoding
 
-SHAPE = {"members": 8, "dimension": 8, "width": 96, "depth": 2}
+SHAPE = {"members": 4, "dimension": 8, "width": 192, "depth": 2}
 """Members, numbers that embed a feature, units of a hidden layer, and hidden layers."""
 DROPOUT = 0.1
 MAX_SHIFT = 0.3
@@ -29,8 +29,9 @@ class TabM(nn.Module):
     """Networks that share all but the scales of their inputs and their outputs: `(n, features)` -> `(n, outputs)`.
 
     A feature of more than two values becomes the ramps of an additive model, one for every bin, and these are embedded
-    by a linear layer of the feature's own; another feature enters as it is. Scales start as random signs, one for each
-    feature and member. In training mode the scores of all members are returned, `(n, outputs, members)`, each to be
+    by a linear layer of the feature's own, which starts as a linear function of the feature: one that starts at random
+    learns few rows by heart. Another feature enters as it is. Scales start as random signs, one for each feature and
+    member. In training mode the scores of all members are returned, `(n, outputs, members)`, each to be
     trained by its own loss; in evaluation mode their mean. Until `prepare` has learned knots, no feature is embedded.
 
     Parameters
@@ -81,6 +82,7 @@ class TabM(nn.Module):
         self.scale = nn.Parameter(torch.cat(signs, 1))
         inputs = [self.scale.shape[1], *[width] * (depth - 1)]
         self.hidden = nn.ModuleList(nn.Linear(before, width) for before in inputs)
+        self.norms = nn.ModuleList(nn.BatchNorm1d(members * width) for _ in inputs)
         self.head = nn.Parameter(_uniform((members, width, outputs), width**-0.5))
         self.bias = nn.Parameter(torch.zeros(members, 1, outputs))
 
@@ -107,14 +109,15 @@ class TabM(nn.Module):
 
     def member_scores(self, x: Tensor) -> Tensor:
         """Score rows by every member: `(n, features)` -> `(members, n, outputs)`."""
-        first, *others = (cast("nn.Linear", layer) for layer in self.hidden)
-        members = len(self.scale)
+        first, members = cast("nn.Linear", self.hidden[0]), len(self.scale)
         weight = (first.weight * self.scale.unsqueeze(1)).flatten(0, 1)  # all members as one wide layer
         latent = F.linear(self.inputs(x), weight, first.bias.repeat(members))
-        latent = self._activated(latent).unflatten(1, (members, -1))
-        for layer in others:
-            latent = self._activated(layer(latent))
-        return torch.baddbmm(self.bias, latent.transpose(0, 1), self.head)
+        for number, norm in enumerate(self.norms):
+            if number:
+                latent = self.hidden[number](latent.unflatten(1, (members, -1))).flatten(1)
+            latent = self._activated(norm(latent))
+        latent = latent.unflatten(1, (members, -1)).transpose(0, 1)
+        return torch.baddbmm(self.bias, latent, self.head)
 
     def _activated(self, latent: Tensor) -> Tensor:
         latent = latent.relu()
@@ -139,7 +142,7 @@ class TabM(nn.Module):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             self._build(encoding.features, like.shape[2], sizes)
-            start = _uniform((len(source), sizes["dimension"])), _uniform((encoding.features, sizes["dimension"]))
+            line = _uniform((encoding.features, sizes["dimension"]))
         self.embedded, self.single = counts.nonzero()[:, 0], (counts == 0).nonzero()[:, 0]
         self.low, self.high = (ends[self.single] for ends in encoding.outer())
         self.middle = encoding.mean[self.single]
@@ -152,8 +155,7 @@ class TabM(nn.Module):
             1 / (right - left),
             encoding.mean[encoding.features :],
         )
-        line = start[1][source] * (right - left).float().unsqueeze(1)  # a linear function of the feature
-        self.embedding[place] = (start[0] + line) * (counts[source] + 1).rsqrt().unsqueeze(1)
+        self.embedding[place] = line[source] * (right - left).float().unsqueeze(1)
         self.to(like.device, like.dtype)
 
     def check(self) -> None:
@@ -169,11 +171,22 @@ class TabM(nn.Module):
         embedded = ((1 + self.mean.abs()).unsqueeze(1) @ self.embedding.abs() + self.shift.abs()).flatten()
         latent = torch.cat((embedded, x[self.single] + self.middle.abs())) * self.scale.abs()  # (members, inputs)
         reached = [latent.flatten()]
-        for layer in (cast("nn.Linear", layer) for layer in self.hidden):
+        for layer, norm in zip(self.hidden, self.norms, strict=True):
+            layer, norm = cast("nn.Linear", layer), cast("nn.BatchNorm1d", norm)
             latent = latent @ layer.weight.abs().mT + layer.bias.abs()
+            reached.append(latent.flatten())
+            latent = _largest_normalised(latent.flatten(), norm).view_as(latent)
             reached.append(latent.flatten())
         scores = latent.unsqueeze(1) @ self.head.abs() + self.bias.abs()
         return torch.cat((*reached, scores.sum(0).flatten()))
+
+
+def _largest_normalised(latent: Tensor, norm: nn.BatchNorm1d) -> Tensor:
+    """Return a bound of what a batch norm makes of numbers, `(units,)`, given one of theirs."""
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    spread = (norm.running_var + norm.eps).sqrt()
+    return (latent + norm.running_mean.abs()) / spread * norm.weight.abs() + norm.bias.abs()
 
 
 def _uniform(shape: Sequence[int], most: float = 1.0) -> Tensor:
