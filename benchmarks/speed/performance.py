@@ -120,9 +120,7 @@ def _beside_old_version(found: Mapping[str, Any] | None) -> str:
 def _own_loop_verdict(claims: Sequence[Record]) -> str:
     """Return which bars of a step are missed, and by how much."""
     missed = [f"{one['says']} ({one['ratio']:.2f})" for one in claims if not one["met"]]
-    return (
-        f"Missed: {'; '.join(missed)}." if missed else "All bars are met, the one of 400 rows refined every step too."
-    )
+    return f"Missed: {'; '.join(missed)}." if missed else "All bars are met, on 400 rows refined every step too."
 
 
 def _steps_before() -> dict[str, str]:
