@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from benchmarks.speed.measuring import bar_of
+from benchmarks.speed.scale import copies_of
 from studies.pages import markdown
 
 
@@ -97,9 +98,8 @@ def large_table(record: Mapping[str, Any]) -> str:
     rows = []
     for name, label in ways.items():
         one = large[name]
-        copies = (one["peak_bytes"] - 600e6) / one["bytes"]
         times = f"{one['read_seconds']:.1f} s", f"{one['seconds']:.1f} s", f"{one['seconds'] / one['read_seconds']:.1f}"
-        rows.append([label, *times, f"{one['peak_bytes'] / 1e6:,.0f} MB", f"{copies:.2f}"])
+        rows.append([label, *times, f"{one['peak_bytes'] / 1e6:,.0f} MB", f"{copies_of(one):.2f}"])
     one = large["predict"]
     rate = f"{one['rows'] / one['seconds']:,.0f} rows a second"
     rows.append(["`metricgrad predict`", "", f"{one['seconds']:.1f} s", rate, f"{one['peak_bytes'] / 1e6:,.0f} MB", ""])

@@ -8,7 +8,17 @@ from torch import Tensor
 from metricgrad import SurrogateLoss
 from metricgrad.metrics.tasks import two_classes
 from metricgrad.surrogate.network import GRID_ROWS, Surrogate, SurrogateConfig, meta_loss
-from metricgrad.surrogate.small_sets import Sets, arrays, distance_gradient, is_small, judge, mean_loss, pool, read_sets
+from metricgrad.surrogate.small_sets import (
+    Seen,
+    Sets,
+    arrays,
+    distance_gradient,
+    is_small,
+    judge,
+    mean_loss,
+    pool,
+    read_sets,
+)
 
 CONFIGS = [
     SurrogateConfig(standardise, thresholds=thresholds, h=h, link=link)
@@ -101,8 +111,32 @@ def test_sets_are_read_as_the_task_checks_them(seed: int, share: float, weighted
     assert found is not None
     present = torch.ones(4, 30) if weights is None else weights
     np.testing.assert_array_equal(found.informative, two_classes(targets, present))
-    for own, theirs in zip(found, (scores, targets, present), strict=False):
+    for own, theirs in zip(found, (scores, targets, weights), strict=False):
         np.testing.assert_array_equal(own, theirs)
+
+
+def test_sets_that_were_judged_are_known_again_unless_a_row_or_weight_has_changed() -> None:
+    surrogate = surrogate_of(CONFIGS[0])
+    sets = scores, targets, weights = sets_of(3, sets=2, rows=20)
+    scores[:, 0] = 0.0
+    for rows in (sets, (scores, targets, None)):
+        read = read_sets(surrogate, *rows)
+        assert read is not None
+        seen = Seen.of(surrogate, read, judge(surrogate, pool(surrogate, *read[:3]).features))
+        assert read_sets(surrogate, *rows, seen) is seen.sets
+        others = (scores + 1, *rows[1:]), (scores, 1 - targets, rows[2]), (scores, targets, weights + 1)
+        assert all(read_sets(surrogate, *other, seen) is not seen.sets for other in others)
+        assert read_sets(surrogate, scores, targets, weights if rows[2] is None else None, seen) is not seen.sets
+        read.scores[0, 0] += 1  # the memory of the user's tensor
+        assert read_sets(surrogate, *rows, seen) is not seen.sets
+
+
+def test_sets_without_weights_are_pooled_as_those_of_equal_weights() -> None:
+    surrogate = surrogate_of(CONFIGS[0])
+    scores, targets, weights = (rows.numpy() for rows in sets_of(5, sets=3, rows=40))
+    scores[:, 0] = 0.0
+    plain, equal = (pool(surrogate, scores, targets, w).features for w in (None, np.full_like(weights, 7.0)))
+    np.testing.assert_allclose(plain, equal, rtol=1e-9)
 
 
 @pytest.mark.parametrize(

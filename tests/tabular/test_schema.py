@@ -64,6 +64,7 @@ def test_integers_unique_to_every_row_are_an_id_by_name(name: str) -> None:
     assert kind_of(once, "income") == "number"
     assert kind_of(once / 2 + 0.1, name) == "number"
     assert kind_of([*once[:-1], once[0]], name) == "number"
+    assert kind_of([*once[:-1], 0.5], name) == "number"
 
 
 def test_columns_asked_to_be_ignored_are() -> None:

@@ -64,8 +64,11 @@ def test_a_feature_that_does_not_vary_keeps_its_scale(value: float) -> None:
 
 
 def test_the_layout_of_a_table_does_not_matter() -> None:
+    some = np.array([4, 0, 1])
     for x in (ROWS, np.asfortranarray(ROWS)):
         assert Scaler.fit(x, standardise=False).transform(x).flags.c_contiguous
+        np.testing.assert_allclose(Scaler.fit(x, some).scale, ROWS[some].std(0))
+        np.testing.assert_array_equal(Scaler.fit(x, standardise=False).transform(x, some), ROWS[some])
 
 
 def test_parts_are_taken_as_tensors() -> None:

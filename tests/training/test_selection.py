@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from metricgrad.losses.binary import CrossEntropy
 from metricgrad.metrics.registry import Metric, auc, f1, get_metric
 from metricgrad.surrogate.loss import SurrogateLoss
+from metricgrad.training import selection as selecting
 from metricgrad.training.data import Rows
 from metricgrad.training.history import Verdict
 from metricgrad.training.networks import build_model
@@ -120,6 +121,18 @@ def test_the_error_falls_with_the_root_of_the_rows_and_is_paired(metric: Metric)
     assert error(6400, 0.4, 0.8) == pytest.approx(error(400, 0.4, 0.8) / 4, rel=0.35)
     assert error(400, 0.8, 0.8) == 0
     assert error(400, 0.79, 0.8) < error(400, 0.4, 0.8) / 3
+
+
+@pytest.mark.parametrize("metric", [auc, f1.best])
+def test_the_error_of_very_many_rows_is_found_by_some_of_them(metric: Metric, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = table(20_000, 5)
+    scores = [scores_of(Fixed(good), rows.x) for good in (0.4, 0.8)]
+    by_all = standard_error(metric, *scores, rows.y, draws=200)
+    monkeypatch.setattr(selecting, "MAX_TOTAL_ROWS", 16 * 4_000)
+    sizes, judged = [], metric.function
+    counted = replace(metric, function=lambda s, *sets: (sizes.append(s.shape[-1]), judged(s, *sets))[1])
+    assert standard_error(counted, *scores, rows.y, draws=200) == pytest.approx(by_all, rel=0.3)
+    assert set(sizes) == {4_000}
 
 
 def test_a_metric_without_weights_is_judged_on_rows_drawn_anew() -> None:

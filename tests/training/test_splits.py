@@ -1,11 +1,21 @@
 import hashlib
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from metricgrad.training.splits import Split, folds, group_folds, group_part, latest_part, split, split_at
+from metricgrad.training.splits import (
+    Split,
+    class_numbers,
+    folds,
+    group_folds,
+    group_part,
+    latest_part,
+    split,
+    split_at,
+)
 
 labels = st.lists(st.integers(0, 3), min_size=12, max_size=300).map(np.array)
 shares = st.sampled_from([0.0, 0.1, 0.2, 0.25, 1 / 3, 0.5])
@@ -158,6 +168,14 @@ def test_rows_named_by_number_or_by_truth_are_the_validation_rows(data: st.DataO
         assert found.validation.tolist() == sorted(chosen)
         assert sorted([*found.train, *found.validation]) == list(range(n))
         assert not len(found.test)
+
+
+@pytest.mark.parametrize("kind", [bool, np.int8, np.uint64, np.float16, np.float64, "U3", object])
+@given(values=st.lists(st.integers(0, 99), min_size=1))
+def test_labels_are_numbered_as_numpy_does(values: list[int], kind: Any) -> None:
+    labels = np.array(values).astype(kind)
+    for found, expected in zip(class_numbers(labels), np.unique(labels, return_inverse=True), strict=True):
+        np.testing.assert_array_equal(found, expected, strict=True)
 
 
 @pytest.mark.parametrize("kind", [np.uint8, np.int32, np.int64])

@@ -18,7 +18,7 @@ from metricgrad.metrics.tasks import Task
 from metricgrad.metrics.thresholds import best_threshold
 from metricgrad.training.data import Rows, TrainingData
 from metricgrad.training.networks import Scorer
-from metricgrad.training.splits import Split, folds, group_folds, group_part, split, split_at
+from metricgrad.training.splits import Split, class_numbers, folds, group_folds, group_part, split, split_at
 
 FOLDS = 5
 """Of the cross-validated threshold."""
@@ -113,7 +113,7 @@ def fold_count(
     if given is not None:
         return int(given)
     smallest = min(
-        int(np.bincount(np.unique(strata, return_inverse=True)[1]).min()),
+        int(np.bincount(class_numbers(strata)[1]).min()),
         len(strata) if groups is None else len(np.unique(np.asarray(groups))),
     )
     enough = smallest >= DEFAULT_FOLDS and (not metric.task.numbers or len(strata) >= MIN_ROWS_OF_NUMBERS)

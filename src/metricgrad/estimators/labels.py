@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
+from metricgrad.training.splits import class_numbers
+
 if TYPE_CHECKING:  # reading a table needs the words below, and no torch
     from metricgrad.metrics.tasks import Task
 
@@ -37,7 +39,7 @@ def learn_labels(y: Array, task: Task) -> tuple[Array, Array]:
         if kind != "multilabel-indicator":
             raise ValueError(f"y: expected a column of 0 and 1 for every label, (rows, labels), got {kind} targets")
         return np.arange(np.shape(y)[1]), np.asarray(y, np.int8)
-    classes, numbers = np.unique(y, return_inverse=True)
+    classes, numbers = class_numbers(np.asarray(y))
     if task.name == "multiclass" and kind == "multiclass":
         return classes, numbers.astype(np.int64)
     if kind != "binary" or len(classes) > 2:

@@ -136,15 +136,17 @@ def _small_curve(scores: Tensor, targets: Tensor) -> Confusion:
     order += np.arange(0, values.size, rows)[:, None]  # places among the rows of all sets
     ranked = values.take(order)
     tied = ranked[:, :-1] == ranked[:, 1:]
-    tp = np.zeros((len(values), rows + 1))
+    curve = np.zeros((4, len(values), rows + 1))
+    tp, fp, fn, tn = curve
     np.cumsum((targets.detach().numpy().reshape(-1, rows) == 1).take(order), -1, out=tp[:, 1:])
-    fp = np.arange(rows + 1) - tp
+    np.subtract(np.arange(rows + 1), tp, out=fp)
     if tied.any():
         for counts in (tp, fp):
             counts[:, 1:rows][tied] = 0
             np.maximum.accumulate(counts, -1, out=counts)
-    curve = tp, fp, tp[:, -1:] - tp, fp[:, -1:] - fp
-    return Confusion(*(torch.from_numpy(counts).view(*scores.shape[:-1], -1) for counts in curve))
+    np.subtract(tp[:, -1:], tp, out=fn)
+    np.subtract(fp[:, -1:], fp, out=tn)
+    return Confusion(*torch.from_numpy(curve).view(4, *scores.shape[:-1], -1).unbind())
 
 
 def confusion_parts(scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> Iterator[Confusion]:

@@ -288,7 +288,7 @@ class SurrogateLoss(nn.Module):
 
         if self.metric.task.name != "binary":
             return None
-        return read_sets(self.surrogate, scores, targets, weights)
+        return read_sets(self.surrogate, scores, targets, weights, self._seen)
 
     def _known_loss(self, scores: Tensor, targets: Tensor, weights: Tensor | None, sets: Sets) -> Tensor:
         """Return the loss of small sets, whose gradient is computed at once."""
@@ -464,7 +464,7 @@ class SurrogateLoss(nn.Module):
             true = self.true(scores.detach().reshape(shape), targets.reshape(shape), heavy, checked=True)
             self._stretch(true)
             judged = judged_again(self.surrogate, sets, self._seen)
-            gap = float(np.concatenate(self._learn_small(judged, true, steps)).mean())
+            gap = float(np.concatenate(self._learn_small(judged, true, steps)).sum()) / len(true)
             self._revive(partial(torch.from_numpy, judged.inputs[0]), true, gap)
         self._count_gap(gap)
         return gap

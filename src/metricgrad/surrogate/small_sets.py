@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from metricgrad.surrogate.network import EPSILON, GRID_ROWS, SCORE_STRETCH, Surrogate
 
@@ -56,12 +56,17 @@ class Sets(NamedTuple):
 
     scores: Array
     targets: Array
-    weights: Array
+    weights: Array | None
     informative: Array
 
 
-def read_sets(surrogate: Surrogate, scores: Tensor, targets: Tensor, weights: Tensor | None) -> Sets | None:
-    """Return small sets of two classes, `(..., n)`; None for others, also for those that have to be refused."""
+def read_sets(
+    surrogate: Surrogate, scores: Tensor, targets: Tensor, weights: Tensor | None, seen: Seen | None = None
+) -> Sets | None:
+    """Return small sets of two classes, `(..., n)`; None for others, also for those that have to be refused.
+
+    Those that were `seen` before are known to be valid.
+    """
     if not (isinstance(scores, Tensor) and scores.is_floating_point() and scores.ndim and is_small(surrogate, scores)):
         return None
     for rows in (targets,) if weights is None else (targets, weights):
@@ -69,13 +74,15 @@ def read_sets(surrogate: Surrogate, scores: Tensor, targets: Tensor, weights: Te
             return None
     try:
         values, labels = arrays(surrogate, scores, targets)
-        heavy = np.ones_like(values) if weights is None else arrays(surrogate, weights)[0]
+        heavy = None if weights is None else arrays(surrogate, weights)[0]
     except RuntimeError:  # tensors inside a transform of torch.func cannot be read
         return None
+    if seen is not None and seen.holds(values, labels, heavy):
+        return seen.sets
     positive = labels == 1
     if not (positive | (labels == 0)).all() or scores.shape[-1] == 1:
         return None
-    if weights is None:
+    if heavy is None:
         count = positive.sum(-1)
         return Sets(values, labels, heavy, (count > 0) & (count < positive.shape[-1]))
     if not ((heavy >= 0) & np.isfinite(heavy)).all():
@@ -91,11 +98,14 @@ def arrays(surrogate: Surrogate, *sets: Tensor) -> list[Array]:
 
 
 @np.errstate(all="ignore")  # what is not finite reaches the loss, as in torch
-def pool(surrogate: Surrogate, scores: Array, targets: Array, weights: Array) -> Pooled:
+def pool(surrogate: Surrogate, scores: Array, targets: Array, weights: Array | None) -> Pooled:
     """Return the pooled features of sets, `(k, n)`, as `Surrogate.pool` does."""
     g: Any = surrogate.g
-    scores = np.where(weights > 0, scores, 0)  # padding may hold any number
-    weights = weights / np.maximum(weights.sum(-1, keepdims=True), EPSILON)
+    if weights is None:
+        weights = np.full_like(scores, 1 / scores.shape[-1])
+    else:
+        scores = np.where(weights > 0, scores, 0)  # padding may hold any number
+        weights = weights / np.maximum(weights.sum(-1, keepdims=True), EPSILON)
     classes = np.empty((len(scores), 2, scores.shape[-1]), scores.dtype)
     np.multiply(weights, targets, out=classes[:, 0])
     np.subtract(weights, classes[:, 0], out=classes[:, 1])
@@ -170,31 +180,32 @@ def scores_gradient(surrogate: Surrogate, pooled: Pooled, gradient: Array) -> Ar
 
 
 class Judged(NamedTuple):
-    """Losses of sets, `(k,)`, and what their gradients need: inputs and slopes of every layer of h."""
+    """Losses of sets, `(k,)`, and what their gradients need: inputs, slopes and weights of every layer of h."""
 
     losses: Array
     inputs: list[Array]
     slopes: list[Array]
-    layers: list[nn.Linear]
+    weights: list[Array]
 
 
 def judge(surrogate: Surrogate, features: Array) -> Judged:
     """Return the losses of pooled sets, `(k, q)`, as `Surrogate.judge` does."""
     layers: list[Any] = [*list(surrogate.h)[::2], surrogate.last]
+    weights = [layer.weight.detach().numpy() for layer in layers]
     inputs, slopes, hidden = [features], [], features
-    for layer in layers[:-1]:
-        hidden, slope = _gelu(hidden @ layer.weight.detach().numpy().T + layer.bias.detach().numpy())
+    for layer, weight in zip(layers[:-1], weights, strict=False):
+        hidden, slope = _gelu(hidden @ weight.T + layer.bias.detach().numpy())
         inputs.append(hidden)
         slopes.append(slope)
-    last = layers[-1]
-    raw = hidden @ last.weight.detach().numpy()[0] + last.bias.detach().numpy()
-    low, span = surrogate.low.numpy(), surrogate.high.numpy() - surrogate.low.numpy()
+    raw = hidden @ weights[-1][0] + layers[-1].bias.detach().numpy()
+    low, high = surrogate.low.numpy(), surrogate.high.numpy()
+    span = high - low
     if surrogate.config.link == "sigmoid":
         linked = torch.from_numpy(raw).sigmoid().numpy()
         slopes.append(span * linked * (1 - linked))
-        return Judged(low + span * linked, inputs, slopes, layers)
+        return Judged(low + span * linked, inputs, slopes, weights)
     slopes.append(np.full_like(raw, span))
-    return Judged(low + span * raw, inputs, slopes, layers)
+    return Judged(low + span * raw, inputs, slopes, weights)
 
 
 def _gelu(x: Array) -> tuple[Array, Array]:
@@ -209,7 +220,7 @@ def _gelu(x: Array) -> tuple[Array, Array]:
 def features_gradient(judged: Judged, gradient: Array) -> Array:
     """Return the gradient of the pooled features, `(k, q)`, given that of the losses, `(k,)`."""
     flow = _flow(judged, gradient)
-    first: Array = flow[0] @ judged.layers[0].weight.detach().numpy()
+    first: Array = flow[0] @ judged.weights[0]
     return first
 
 
@@ -225,8 +236,8 @@ def weights_gradient(judged: Judged, gradient: Array) -> list[Tensor]:
 def _flow(judged: Judged, gradient: Array) -> list[Array]:
     """Return the gradient of what every layer returns, before its output function: `(k, width)`, the first first."""
     flow = [(gradient * judged.slopes[-1])[:, None]]
-    for layer, slope in zip(judged.layers[:0:-1], judged.slopes[-2::-1], strict=True):
-        flow.insert(0, (flow[0] @ layer.weight.detach().numpy()) * slope)
+    for weight, slope in zip(judged.weights[:0:-1], judged.slopes[-2::-1], strict=True):
+        flow.insert(0, (flow[0] @ weight) * slope)
     return flow
 
 
@@ -259,19 +270,24 @@ class Known(torch.autograd.Function):
 class Seen(NamedTuple):
     """Sets that a surrogate has judged, with some of its numbers, which every step of learning moves."""
 
-    sets: tuple[Array, ...]
+    sets: Sets
     judged: Judged
     numbers: tuple[float, ...]
 
     @classmethod
     def of(cls, surrogate: Surrogate, sets: Sets, judged: Judged) -> Seen:
         """Return what has just been judged; the rows are copied, since a user may change them in place."""
-        return cls(tuple(rows.copy() for rows in sets[:3]), judged, numbers_of(surrogate))
+        rows = sets.scores.copy(), sets.targets.copy(), None if sets.weights is None else sets.weights.copy()
+        return cls(Sets(*rows, sets.informative), judged, numbers_of(surrogate))
 
-    def holds(self, sets: Sets) -> bool:
-        """Whether these are the sets that were judged."""
-        same = self.sets[0].dtype == sets.scores.dtype
-        return same and all(map(np.array_equal, sets[:3], self.sets))
+    def holds(self, scores: Array, targets: Array, weights: Array | None) -> bool:
+        """Whether these are the sets that were judged, in the same precision."""
+        known = self.sets
+        if scores.dtype != known.scores.dtype or not np.array_equal(scores, known.scores):
+            return False
+        if weights is None or known.weights is None:
+            return weights is known.weights and np.array_equal(targets, known.targets)
+        return np.array_equal(targets, known.targets) and np.array_equal(weights, known.weights)
 
 
 def numbers_of(surrogate: Surrogate) -> tuple[float, ...]:
@@ -282,7 +298,7 @@ def numbers_of(surrogate: Surrogate) -> tuple[float, ...]:
 @np.errstate(all="ignore")
 def judged_again(surrogate: Surrogate, sets: Sets, seen: Seen | None) -> Judged:
     """Return the losses of sets; what is known of them from the last time is not computed again."""
-    if seen is None or not seen.holds(sets):
+    if seen is None or sets is not seen.sets:
         return judge(surrogate, pool(surrogate, *sets[:3]).features)
     if seen.numbers == numbers_of(surrogate):
         return seen.judged

@@ -56,9 +56,9 @@ class Numeric:
         """Learn medians to fill gaps with, then centre and scale."""
         parts = PARTS[column.kind](given, column.form)
         gaps = np.isnan(parts)
-        there = parts[~gaps[:, 0]]
+        there = parts[~gaps[:, 0]] if gaps.any() else parts
         fill = np.median(there, axis=0) if len(there) else np.zeros(parts.shape[1])
-        filled = np.where(gaps, fill, parts)
+        filled = np.where(gaps, fill, parts) if gaps.any() else parts
         centre, spread = filled.mean(axis=0), filled.std(axis=0)
         scale = np.where(spread > 1e-12 * np.abs(centre), spread, 1.0)
         learned = [tuple(map(float, values)) for values in (fill, centre, scale)]

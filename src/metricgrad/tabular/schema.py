@@ -226,7 +226,9 @@ def _mostly_parsed(found: Floats) -> bool:
 
 def _is_id(name: str, found: Floats) -> bool:
     """Return whether integers identify rows: each occurs once, and their name says so, or they are consecutive."""
+    if any((found[rows] % 1 > 0).any() for rows in (slice(PROBED_CELLS), slice(None))):  # NaN is not
+        return False
     finite = found[np.isfinite(found)]
-    if len(finite) <= MAX_SMALL_CATEGORY or (finite % 1).any() or len(np.unique(finite)) < len(finite):
+    if len(finite) <= MAX_SMALL_CATEGORY or len(np.unique(finite)) < len(finite):
         return False
     return bool(ID_NAME.search(name)) or bool((np.diff(finite) == 1).all())

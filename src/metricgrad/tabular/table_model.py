@@ -20,6 +20,7 @@ from metricgrad.tabular.encoding import Preparation, typed
 from metricgrad.tabular.manifest import check_storable, table_state
 from metricgrad.tabular.schema import as_frame, infer_columns
 from metricgrad.tabular.target import AnyTarget
+from metricgrad.training.splits import split_at
 
 if TYPE_CHECKING:
     from metricgrad.tabular.fit_rows import FitRows
@@ -193,7 +194,7 @@ class TableModel(NestedRecipe):
             seed, groups = seed_of(self.random_state), rows.held_out.groups
             validation = one_split(features, self._strata(rows.targets), groups, seed, self.validation_fraction)
         # Fill values and scales are learned from the rows that are trained on.
-        trained_on = None if validation is None else np.setdiff1d(np.arange(len(features)), validation)
+        trained_on = None if validation is None else split_at(validation, len(features)).train
         preparation = Preparation(schema).fit(features, rows=trained_on)
         check_storable(table_state(stored_name(self.metric), self.target_, preparation, self.metric_columns_))
         prepared = preparation.transform(features, consume=True)

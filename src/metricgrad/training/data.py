@@ -90,9 +90,9 @@ class Scaler:
         largest = _largest(X, rows)
         mean, square = np.zeros(X.shape[1]), np.zeros(X.shape[1])
         for chunk in chunks(len(rows)):
-            mean += share[chunk] @ _dense(X[rows[chunk]], largest)
+            mean += share[chunk] @ _dense(_some(X, rows[chunk]), largest)
         for chunk in chunks(len(rows)):
-            deviation = _dense(X[rows[chunk]], largest)
+            deviation = _dense(_some(X, rows[chunk]), largest)
             deviation -= mean
             square += share[chunk] @ np.square(deviation, out=deviation)
         spread, rounding = np.sqrt(square), 1e-7 if X.dtype == np.float32 else 1e-12
@@ -103,7 +103,7 @@ class Scaler:
         """Return dense features of some rows, by default all, computed in double precision and rounded to single."""
         out = np.empty((X.shape[0] if rows is None else len(rows), X.shape[1]), np.float32)
         for chunk in chunks(len(out), max(CELLS_AT_ONCE // max(X.shape[1], 1), 1)):
-            values = _dense(X[chunk if rows is None else rows[chunk]])
+            values = _dense(X[chunk] if rows is None else _some(X, rows[chunk]))
             values -= self.centre
             values /= self.scale
             out[chunk] = values
@@ -242,6 +242,12 @@ def chunks(rows: int, at_once: int = ROWS_AT_ONCE) -> Iterator[slice]:
     yield from (slice(start, start + at_once) for start in range(0, rows, at_once))
 
 
+def _some(X: Any, rows: Array) -> Any:
+    """Return some rows of a table; one that lies in memory column by column is read so, in a third of the time."""
+    by_column = isinstance(X, np.ndarray) and X.flags.f_contiguous and not X.flags.c_contiguous
+    return X.T.take(rows, axis=1).T if by_column else X[rows]
+
+
 def _dense(X: Any, unit: Array | float = 1.0) -> Array:
     """Return a dense copy in double precision, divided by a unit; in place, to make one copy of a chunk only."""
     dense = np.array(X.toarray() if scipy.sparse.issparse(X) else X, np.float64)
@@ -253,7 +259,7 @@ def _largest(X: Any, rows: Array) -> Array:
     """Return the largest absolute value of every feature in some rows; one where it is zero."""
     largest = np.zeros(X.shape[1])
     for chunk in chunks(len(rows)):
-        some = X[rows[chunk]]
+        some = _some(X, rows[chunk])
         for extreme in (some.max(axis=0), -some.min(axis=0)):
             largest = np.maximum(largest, extreme.toarray().ravel() if scipy.sparse.issparse(extreme) else extreme)
     return np.where(largest > 0, largest, 1.0)

@@ -24,7 +24,7 @@ from metricgrad.training.recipe import Recipe
 MAX_DRAWS, MIN_DRAWS = 64, 16
 """Of resamples of the validation rows."""
 MAX_TOTAL_ROWS = 5_000_000
-"""Rows of all resamples together, which limits the draws if there are many rows."""
+"""Rows of all resamples together, which limits the draws if there are many rows, and then the rows of each."""
 ROWS_PER_BATCH = 1_000_000
 """Rows of resamples evaluated at a time."""
 
@@ -212,7 +212,8 @@ def standard_error(
     """Return the standard error of the difference between two losses of the same rows, by resampling.
 
     Every resample is the same for both: random weights of mean one (the Bayesian bootstrap, which leaves no class out),
-    or rows drawn with replacement where the metric takes no weights.
+    or rows drawn with replacement where the metric takes no weights. Of very many rows, some at random are resampled:
+    the error falls as the square root of their number rises.
 
     Parameters
     ----------
@@ -231,6 +232,11 @@ def standard_error(
     if first.ndim > metric.task.axes:
         return _error_of_sets(metric, first, second, targets, weights)
     rows, cells = len(targets), first.numel()
+    most = MAX_TOTAL_ROWS // MIN_DRAWS * rows // max(cells, 1)
+    if rows > most and metric.takes_weights and not metric.costly and not metric.columns:  # the size changes nothing
+        some = torch.randperm(rows, generator=torch.Generator().manual_seed(seed))[:most]
+        few = first[some], second[some], targets[some], None if weights is None else weights[some]
+        return math.sqrt(most / rows) * standard_error(metric, *few, draws=draws, seed=seed)
     if draws is None:
         draws = MIN_DRAWS if metric.costly else max(min(MAX_DRAWS, MAX_TOTAL_ROWS // max(cells, 1)), MIN_DRAWS)
     generator = torch.Generator().manual_seed(seed)

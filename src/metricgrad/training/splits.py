@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 Indices = NDArray[np.int64]
@@ -81,14 +82,15 @@ def split_at(validation: ArrayLike, n: int) -> Split:
     named: NDArray[Any] = np.asarray(validation)
     if named.dtype == bool and named.shape == (n,):
         named = np.flatnonzero(named)
-    integers = named.ndim == 1 and named.dtype.kind in "iu"
-    if not integers or len(np.unique(named)) < len(named) or not ((named >= 0) & (named < n)).all():
+    held_out = np.zeros(n, bool)
+    known = named.ndim == 1 and named.dtype.kind in "iu" and bool(((named >= 0) & (named < n)).all())
+    held_out[named if known else []] = True
+    if not known or held_out.sum() < len(named):
         got = f"{named.dtype} of shape {named.shape}"
         raise ValueError(f"validation must be the numbers of some of {n} rows, once each, or True for them, got {got}")
     if not 0 < len(named) < n:
         raise ValueError(f"validation must be some of {n} rows and not all, got {len(named)}")
-    held_out = np.sort(named).astype(np.int64)
-    return Split(np.setdiff1d(np.arange(n), held_out), held_out, np.empty(0, np.int64))
+    return Split(np.flatnonzero(~held_out), np.flatnonzero(held_out), np.empty(0, np.int64))
 
 
 def group_part(groups: ArrayLike, y: ArrayLike, seed: int, share: float = 0.2) -> Indices:
@@ -189,7 +191,8 @@ def _shuffled_classes(classes: NDArray[np.intp], seed: int) -> Iterator[Indices]
         raise ValueError(f"seed must be zero or more, got {seed}")
     keys = np.random.PCG64(int(seed)).random_raw(len(classes))
     order = np.argsort(keys, kind="stable")
-    by_class = order[np.argsort(classes[order], kind="stable")].astype(np.int64)
+    few = classes[order].astype(np.min_scalar_type(classes.max()))  # short integers are sorted in linear time
+    by_class = order[np.argsort(few, kind="stable")].astype(np.int64)
     yield from np.split(by_class, np.cumsum(np.bincount(classes))[:-1])
 
 
@@ -212,7 +215,19 @@ def _checked_classes(y: ArrayLike) -> NDArray[np.intp]:
         raise ValueError("y must have at least one row, got none")
     if labels.dtype.kind in "fc" and np.isnan(labels).any():
         raise ValueError(f"y must not hold NaN, got {int(np.isnan(labels).sum())} of them")
-    return np.unique(labels, return_inverse=True)[1]
+    return class_numbers(labels)[1]
+
+
+def class_numbers(labels: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """Return the distinct labels in order, and the number of each row's: `np.unique`, but numbers in linear time.
+
+    >>> [found.tolist() for found in class_numbers(np.array([7.0, 3.0, 7.0]))]
+    [[3.0, 7.0], [1, 0, 1]]
+    """
+    if labels.dtype.kind not in "biuf":
+        return np.unique(labels, return_inverse=True)
+    numbers, classes = pd.factorize(labels, sort=True)
+    return np.asarray(classes, labels.dtype), np.asarray(numbers)
 
 
 def _check_share(name: str, share: float) -> None:
