@@ -19,9 +19,9 @@ RESULTS, PAGE, PICTURE = FOLDER / "tabm.jsonl", DOCS / "tabm.md", DOCS / "images
 METRICS = ("f1", "average_precision")
 MLP, TABM, TREES = "mlp", "tabm", "LightGBM"
 MODELS = (MLP, TABM, TREES)
-BY_CROSS_ENTROPY, NO_NORM = "tabm, model of the least cross-entropy", "tabm, no batch norm"
+BY_METRIC, NO_NORM = "tabm, checkpoints by the metric", "tabm, no batch norm"
 RANDOM, PLAIN = "tabm, ramps that start at random", "tabm, features as they are"
-ABLATIONS = (BY_CROSS_ENTROPY, NO_NORM, RANDOM, PLAIN)
+ABLATIONS = (BY_METRIC, NO_NORM, RANDOM, PLAIN)
 FOLDED = {"tabm, five folds": "tabm", "LightGBM, five folds": "lightgbm"}
 """`MetricClassifier` with these models, by the names they are stored under."""
 ABLATED = ("satimage", "page_blocks", "jm1", "us_crime", "wine_quality", "yeast", "ijcnn1", "covtype")

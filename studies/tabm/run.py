@@ -91,7 +91,7 @@ def networks(model: str, parts: tuple[Rows, Rows, Rows], seed: int) -> list[Scor
     train, validation, test = parts
     name = model.split(",")[0]
     recipe = recipe_for("default", kind_of(name))
-    recipe = replace(recipe, early_stopping=True) if model == page.BY_CROSS_ENTROPY else recipe
+    recipe = replace(recipe, early_stopping=False) if model == page.BY_METRIC else recipe
     metrics = [get_metric(metric) for metric in page.METRICS]
     with warnings.catch_warnings(), one_thread(), ablated(model):
         network = build_model(name, train.x.shape[1], seed)

@@ -253,8 +253,7 @@ def test_fields_of_recipes_are_read_by_their_present_names(tmp_path: Path) -> No
     run = {"content": {"companion": True, "rounds": 3}, "changes": {"companion": False}}
     store.add(run, {})
     store.pack()
-    added = {"start": "steps", "patience": None, "weight_decay": 0.0}  # stored without them
-    added |= {"early_stopping": False, "keep_last": False}
+    added = {"start": "steps", "patience": None, "weight_decay": 0.0, "early_stopping": False}  # stored without them
     today = {
         "content": {**added, "control": True, "rounds": 3},
         "changes": {"control": False},

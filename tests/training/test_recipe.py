@@ -19,7 +19,6 @@ def test_the_recipe_of_the_paper_is_what_its_authors_did() -> None:
         "patience": None,
         "weight_decay": 0.0,
         "early_stopping": False,
-        "keep_last": False,
         "name": "paper",
         "rounds": 300_000,
         "model_steps": 3,

@@ -249,31 +249,16 @@ def test_early_stopping_keeps_the_model_of_the_least_cross_entropy() -> None:
     assert kept[True][0] < kept[False][0]
 
 
-def test_the_last_model_of_the_warm_up_can_be_kept() -> None:
-    x = table(600)
-    y = torch.from_numpy(labels(x)).float()
-    y[::4] = 1 - y[::4]
-    training, validation = (Rows(torch.from_numpy(x[part]), y[part], None) for part in (slice(100), slice(100, None)))
-    recipe = replace(SHORT, warmup=30, rounds=0, patience=None, early_stopping=False, keep_last=True)
-    selection = Selection(validation, get_metric("average_precision"), recipe)
-    model, seen = prepared(x), []
-    for _ in train(model, proxy_for(BINARY), training, recipe, selection=selection):
-        seen.append(scores_of(model, validation.x))
-    assert len(seen) == 15
-    assert torch.equal(scores_of(model, validation.x), seen[-1])
-    assert selection.control.least == selection.history[-1].validation > min(h.validation for h in selection.history)
-
-
 def test_the_recipe_is_its_own_and_old_ones_are_read_as_before() -> None:
     assert kind_of("tabm") == "tabm"
     assert recipe_for("default", "tabm") == RECIPES["tabm"]
-    assert RECIPES["tabm"].keep_last
+    assert RECIPES["tabm"].early_stopping
     assert RECIPES["tabm"].weight_decay > 0
     stored = {name: value for name, value in RECIPES["paper"].content.items() if name not in SHORT_OF_OLD}
     assert stored_recipe({"name": "paper", **stored}) == RECIPES["paper"]
 
 
-SHORT_OF_OLD = ("weight_decay", "early_stopping", "keep_last")
+SHORT_OF_OLD = ("weight_decay", "early_stopping")
 
 
 # ---- being kept, and the estimators --------------------------------------------------------------------------------

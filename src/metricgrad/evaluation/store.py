@@ -179,10 +179,10 @@ def _with_names_of_today(record: dict[str, Any]) -> dict[str, Any]:
         if isinstance(holder.get(name), dict):
             holder[name] = with_new_names(holder[name])
     run = record["run"]
-    if isinstance(run.get("content"), dict):
-        if "start" not in run["content"] and run.get("recipe") == "default":
-            run["recipe"] = "default-0.1"
+    if isinstance(run.get("content"), dict) and "start" not in run["content"]:
         run["content"] = {**ADDED_FIELDS, **run["content"]}
+        if run.get("recipe") == "default":
+            run["recipe"] = "default-0.1"
     return record
 
 

@@ -13,13 +13,7 @@ from typing import Any
 RENAMED_FIELDS = {"companion": "control", "construction": "surrogate_config"}
 """Old names of fields, of a recipe or of a round, which stored runs and saved models hold."""
 
-ADDED_FIELDS: dict[str, Any] = {
-    "start": "steps",
-    "patience": None,
-    "weight_decay": 0.0,
-    "early_stopping": False,
-    "keep_last": False,
-}
+ADDED_FIELDS: dict[str, Any] = {"start": "steps", "patience": None, "weight_decay": 0.0, "early_stopping": False}
 """Fields that older stored recipes lack, with the values by which they were run."""
 
 CHOICES = {
@@ -129,9 +123,6 @@ class Recipe:
         of it on validation rows is kept, and the rounds start from there. Otherwise it is the best by the metric, which
         may be the best by chance if the network can learn rows by heart and the metric has few positives to judge by.
         Queries are always judged by the metric.
-    keep_last : bool
-        Whether of these models the last is kept instead: for a network that goes on to rank better after its
-        cross-entropy on validation rows has begun to rise. With `early_stopping` as well, that decides.
     control : bool
         Whether beside a surrogate a copy of the model goes on with cross-entropy, on the same sets, to compete with it
         on the validation rows in the end.
@@ -179,7 +170,6 @@ class Recipe:
     check_every: int = 15
     patience: int | None = 8
     early_stopping: bool = False
-    keep_last: bool = False
     control: bool = True
     margin: float = 1.0
     baseline_steps: int | None = None
@@ -202,7 +192,7 @@ class Recipe:
                 continue
             if not _is_number(value) or not low <= float(value) <= high:
                 raise ValueError(f"{number}: expected {_between(low, high)}, got {value!r}")
-        for flag in ("restore", "early_stopping", "keep_last", "standardise", "control", "clip_baselines"):
+        for flag in ("restore", "early_stopping", "standardise", "control", "clip_baselines"):
             if not isinstance(getattr(self, flag), bool):
                 raise ValueError(f"{flag}: expected True or False, got {getattr(self, flag)!r}")
         share: Any = self.positive_share
@@ -379,7 +369,7 @@ RECIPES = {
         warmup=2_000,
         weight_decay=3e-4,
         check_every=10,
-        keep_last=True,
+        early_stopping=True,
     ),
 }
 

@@ -93,7 +93,6 @@ class Selection:
         self.metric, self.decided = (metric if recipe.form == "zero" else metric.best), metric
         self.margin = recipe.margin
         self.by_proxy = recipe.early_stopping and validation.members is None
-        self.keep_last = recipe.keep_last and not recipe.early_stopping and validation.members is None
         self.control, self.followed = Best(), Best()
         self.history: list[Round] = []
         self.verdict: Verdict | None = None
@@ -117,8 +116,6 @@ class Selection:
 
     def _rank(self, scores: Tensor, loss: float, followed: bool) -> float:
         """Return what the best checkpoint of a kind has least of: the true loss, or with early stopping the proxy."""
-        if self.keep_last and not followed:
-            return min(self.control.rank, 0.0) - 1  # less than that of the last one
         if followed or not self.by_proxy:
             return loss
         return float(proxy_for(self.metric.task)(scores, self.validation.y, self.validation.w))
