@@ -145,7 +145,7 @@ def boosted(run: dict[str, Any], X: Array, y: Array, test_X: Array, test_y: Arra
     squared = [grown("l2", Units.of(y[parts.train], log=log), objective="l2") for log in logs]
     best, units, scores = min(squared, key=lambda each: each[0]["loss"])
     targets = torch.from_numpy(units.from_targets(y[parts.validation]))
-    level = quantile_of_constant(in_units(metric, units), scores, targets, None)
+    level = quantile_of_constant(in_units(metric, units), scores, targets, truth, None)
     found = {
         "squared error": best,
         "absolute error": grown("l1", units, objective="l1")[0],

@@ -101,14 +101,15 @@ class CompetingEstimator(MetricEstimator):
             if bars is not None:
                 bars.begin(candidate.title, sum(len(one.folds) for one in candidates))
             place, kind, held_out = (candidate.kind, fold), kinds[candidate], plan[fold].validation
+            judged = self._judged_rows(kept[fold], table, held_out)
             if place not in folds:
                 for other in [each for each in folds if each[1] != fold]:
                     del folds[other]  # whose columns take memory
                 rows = kind.table.lazy_rows(plan[fold].train, kind.recipe.set_size)
                 own = kept[fold]._replace(y=kind.table.labels(held_out))
-                folds[place] = FoldTraining(self, kind.network, rows, own, kind.metric)
+                folds[place] = FoldTraining(self, kind.network, rows, own, kind.metric, judged.y)
             how = How(candidate.recipe, seed, left, bars)
-            return folds[place].train(candidate.strategy, how), self._judged_rows(kept[fold], table, held_out)
+            return folds[place].train(candidate.strategy, how), judged
 
         found = Competition(candidates, len(plan), self.time_limit, self._judge(metric))
         step = max(kind.recipe.set_size * kind.recipe.sets for kind in kinds.values())

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from metricgrad.estimators.metric_estimator import How, MetricEstimator, Trained, scores_in_double
 from metricgrad.losses.default import proxy_for
@@ -39,10 +39,21 @@ class FoldTraining:
         What is trained on, and what is held out.
     metric : Metric
         What models are judged by.
+    truth : Tensor, optional
+        Targets of the rows held out as they were given, if that is in another unit.
     """
 
-    def __init__(self, estimator: MetricEstimator, network: Scorer, rows: Rows, kept: Rows, metric: Metric) -> None:
+    def __init__(
+        self,
+        estimator: MetricEstimator,
+        network: Scorer,
+        rows: Rows,
+        kept: Rows,
+        metric: Metric,
+        truth: Tensor | None = None,
+    ) -> None:
         self.estimator, self.network, self.rows, self.kept, self.metric = estimator, network, rows, kept, metric
+        self.truth = kept.y if truth is None else truth
         self.start: Start | None = None
         self.warm_up: list[Round] = []
         self.best = Best()
@@ -92,7 +103,7 @@ class FoldTraining:
         known = None
         if self.usual is not None:
             usual, best = (partial(scores_in_double, each.network) for each in (self.usual, self.leader or self.usual))
-            known = Known(self.rows, self.kept, usual, best, self.followed)
+            known = Known(self.rows, self.kept, self.truth, usual, best, self.followed)
         return Setting(self.metric, how.recipe, self.network, known)
 
     def _warm_up(self, strategy: Strategy, how: How) -> Trained | None:

@@ -47,8 +47,8 @@ def run_numbers(
     trials = []
     for method in methods:
         begun = time.perf_counter()
-        name, kind = ("mse", TREES) if method == TREES else (method, model)
-        regressor = MetricRegressor(metric, name, kind, recipe, random_state=seed)
+        strategies, kind = ("mse", TREES) if method == TREES else (method, model)
+        regressor = MetricRegressor(metric, strategies, kind, recipe, random_state=seed)
         own_weights = None if weights is None else weights[known]
         regressor.fit(X[known], targets[known], own_weights, validation, own)
         loss = float(metric(regressor.predict(X[test]), judged[test], None if weights is None else weights[test]))

@@ -272,15 +272,14 @@ class InUnits:
 
     def at_best(self, scores: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:
         """Return the loss of every set at its best shift: `(..., n)` -> `(...)`."""
-        return self._best(scores, targets, weights)[1]
+        predictions, kind = self.units.to_targets(scores), self.units.kind
+        return best_along(self.metric, predictions, self.converted(targets), weights, kind)[1]
 
     def best_shift(self, scores: Tensor, targets: Tensor, weights: Tensor | None) -> float:
-        """Return the best shift of the scores of one set."""
-        constant = float(self._best(scores, targets, weights)[0])
+        """Return the best shift of the scores of one set, whose targets are in their own unit."""
+        predictions, kind = self.units.to_targets(scores), self.units.kind
+        constant = float(best_along(self.metric, predictions, targets, weights, kind)[0])
         return float(np.log(max(constant, 1e-300)) if self.units.log else constant) / self.units.scale
-
-    def _best(self, scores: Tensor, targets: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
-        return best_along(self.metric, self.units.to_targets(scores), self.converted(targets), weights, self.units.kind)
 
     def converted(self, targets: Tensor) -> Tensor:
         """Return targets in their own unit."""

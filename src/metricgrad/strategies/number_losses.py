@@ -46,8 +46,8 @@ class Robust(ByHand):
     def losses(self, setting: Setting, progress: Progress | None = None) -> Sequence[nn.Module]:
         """Return the loss."""
         assert setting.known is not None
-        scores, targets = usual_of(setting.known)
-        return [Huber(float((targets - scores).abs().median().clamp(min=1e-3)))]
+        errors = _errors(setting.known)
+        return [Huber(float(errors.abs().median().clamp(min=1e-3)))]
 
 
 class Quantiles(ByHand):
@@ -61,7 +61,8 @@ class Quantiles(ByHand):
     def losses(self, setting: Setting, progress: Progress | None = None) -> Sequence[nn.Module]:
         """Return the losses of that quantile and of one on each side."""
         assert setting.known is not None
-        level = quantile_of_constant(setting.metric, *usual_of(setting.known), setting.known.kept.w)
+        known = setting.known
+        level = quantile_of_constant(setting.metric, known.usual(known.kept.x), known.kept.y, known.truth, known.kept.w)
         odds = np.log(level / (1 - level)) + QUANTILE_STEP * np.array([0.0, -1.0, 1.0])
         return [Pinball(float(quantile)) for quantile in 1 / (1 + np.exp(-odds))]
 
@@ -82,7 +83,7 @@ class Tolerances(ByHand):
     def losses(self, setting: Setting, progress: Progress | None = None) -> Sequence[nn.Module]:
         """Return two losses for each tolerance."""
         assert setting.known is not None
-        widths = tolerances(setting.metric, setting.known.kept.y)
+        widths = tolerances(setting.metric, setting.known.truth)
         return [make(width) for width in widths for make in (SoftWithin, Welsch)]
 
     def named(self, loss: nn.Module) -> str:
@@ -109,31 +110,36 @@ class Longer(ByHand):
         return [setting.known.followed]
 
 
-def usual_of(known: Known) -> tuple[Tensor, Tensor]:
-    """Return scores of the held-out rows by squared error, and their targets."""
-    return known.usual(known.kept.x), known.kept.y.double()
+def _errors(known: Known) -> Tensor:
+    """Return what the model of squared error lacks on the held-out rows."""
+    return known.kept.y.double() - known.usual(known.kept.x)
 
 
-def quantile_of_constant(metric: Metric, scores: Tensor, targets: Tensor, weights: Tensor | None) -> float:
+def quantile_of_constant(
+    metric: Metric, scores: Tensor, targets: Tensor, truth: Tensor, weights: Tensor | None
+) -> float:
     """Return the level of the best shift of scores among their own errors: 0.5 if half of the rows need less.
 
-    The metric is one in units of training (`in_units`), and so are scores and targets, `(rows,)`.
+    The metric is one in units of training (`in_units`), and so are scores and targets; `truth` are targets as given.
     """
     if metric.name in OF_ORDER or metric.costly:
         return 0.5
     assert isinstance(metric.function, InUnits)
-    needed = (targets - scores <= metric.function.best_shift(scores, targets, weights)).double()
+    needed = (targets.double() - scores <= metric.function.best_shift(scores, truth, weights)).double()
     shares = torch.ones_like(needed) if weights is None else weights.double()
     return float(((needed * shares).sum() / shares.sum()).clamp(0.03, 0.97))
 
 
-def tolerances(metric: Metric, targets: Tensor) -> list[float]:
-    """Return the narrowest and the widest tolerance of a metric in units of training; none if it has none."""
+def tolerances(metric: Metric, truth: Tensor) -> list[float]:
+    """Return the narrowest and the widest tolerance of a metric in units of training; none if it has none.
+
+    `truth` are targets as given.
+    """
     limits, inside = _limits(metric), metric.function
     if not limits or not isinstance(inside, InUnits):
         return []
     units, relative = inside.units, getattr(inside.metric.function, "relative", False)
-    typical = float(inside.converted(targets).abs().median().clamp(min=1e-12))
+    typical = float(truth.abs().median().clamp(min=1e-12))
     size = 1.0 if relative == units.log else typical if relative else 1 / typical
     return [float(np.clip(limit * size / units.scale, 1e-3, 1e3)) for limit in sorted({limits[0], limits[-1]})]
 

@@ -20,12 +20,13 @@ Scoring = Callable[[Tensor], Tensor]
 class Known(NamedTuple):
     """What is known on a fold after the usual loss: rows to train on and held out, and what models say of rows.
 
-    `usual` scores rows by the model of the usual loss, `best` by the best so far, and `followed` is the loss that this
-    has followed.
+    `truth` are targets of the held-out rows as they were given, of numbers in another unit. `usual` scores rows by the
+    model of the usual loss, `best` by the best so far, and `followed` is the loss that this has followed.
     """
 
     rows: Rows
     kept: Rows
+    truth: Tensor
     usual: Scoring
     best: Scoring
     followed: nn.Module
