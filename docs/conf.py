@@ -46,6 +46,7 @@ def figures(block: Any, block_vars: dict[str, Any], gallery_conf: dict[str, Any]
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
+    "ignore_pattern": "ten_minutes",  # the cells of a notebook, which has a page of its own
     "image_scrapers": (figures,),
     "reset_modules": (),
     "within_subsection_order": "FileNameSortKey",
