@@ -19,6 +19,7 @@ from metricgrad.losses.default import proxy_for
 from metricgrad.metrics.constants import Correction, Units, in_units
 from metricgrad.metrics.registry import Metric
 from metricgrad.reporting.progress import work_bar
+from metricgrad.surrogate.pretraining import ConstantMetric
 from metricgrad.training.data import Rows, TrainingData
 from metricgrad.training.direct import DirectSearch
 from metricgrad.training.jobs import Start
@@ -135,7 +136,10 @@ class NumberCompetition:
             with work_bar() if self.owner.verbose else nullcontext() as report:
                 scores = scores_in_double(first.trained.network, setting.rows.x[:])
                 given = (self.metric, setting.metric, scores, setting.rows, setting.units, self.recipe)
-                loss = strategies.own_surrogate(*given, report)
+                try:
+                    loss = strategies.own_surrogate(*given, report)
+                except ConstantMetric:  # such as a tolerance that all predictions keep
+                    return
             self._train(SURROGATE, loss, setting, first)
 
     def _threads(self, network: Scorer) -> AbstractContextManager[None]:
