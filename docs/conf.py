@@ -28,6 +28,7 @@ suppress_warnings = ["config.cache"]
 html_theme, html_title = "furo", "metricgrad"
 pygments_dark_style = "monokai"  # furo's own underlines names of modules, as if they were links
 html_show_sourcelink = False
+html_static_path, html_css_files, html_js_files = ["static"], ["pictures.css"], ["pictures.js"]
 html_extra_path = ["figure2.html"]  # a page of its own, with its script
 
 
@@ -46,6 +47,7 @@ def figures(block: Any, block_vars: dict[str, Any], gallery_conf: dict[str, Any]
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
+    "ignore_pattern": "ten_minutes",  # the cells of a notebook, which has a page of its own
     "image_scrapers": (figures,),
     "reset_modules": (),
     "within_subsection_order": "FileNameSortKey",

@@ -253,6 +253,12 @@ def test_few_rows_and_constant_targets_are_fitted_too() -> None:
     np.testing.assert_allclose(same.predict(X), 7, atol=1e-3)
 
 
+def test_a_tolerance_that_every_prediction_keeps_leaves_nothing_to_a_surrogate() -> None:
+    model = MetricRegressor("within_units(500)", model="linear", recipe=STEEP).fit(X, COUNTS)
+    assert model.score(X, COUNTS) == 1
+    assert str(model.verdict_).startswith("kept squared error")
+
+
 @pytest.mark.parametrize(
     ("given", "match"),
     [

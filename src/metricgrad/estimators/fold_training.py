@@ -91,6 +91,9 @@ class FoldTraining:
         start = start if rows is None else None  # where rows weigh otherwise, the minimum is elsewhere
         control = replace(how.recipe, control=False)  # the usual loss is a strategy of its own
         runs = self._runs(strategy, setting, self.rows if rows is None else rows, start, how._replace(recipe=control))
+        if not runs:  # nothing to follow: the best model stays as it is
+            assert self.usual is not None
+            return (self.leader or self.usual)._replace(method=strategy.name, verdict=None)
         best, loss = min(runs, key=_validation_loss)
         if best.best is not None and best.best.least < self.best.least:
             self.best, self.leader = best.best, best

@@ -13,7 +13,7 @@ from metricgrad.metrics.row_costs import RowCost
 from metricgrad.strategies.strategy import Setting, Strategy
 from metricgrad.surrogate.loss import SurrogateLoss
 from metricgrad.surrogate.network import Progress, config_for
-from metricgrad.surrogate.pretraining import Fitting, fit_universal
+from metricgrad.surrogate.pretraining import ConstantMetric, Fitting, fit_universal
 from metricgrad.surrogate.synthetic import ModelSets
 
 FITTING = Fitting(steps=600)
@@ -30,7 +30,7 @@ class NumberSurrogate(Strategy):
         return True
 
     def losses(self, setting: Setting, progress: Progress | None = None) -> Sequence[nn.Module]:
-        """Return the surrogate, which is fitted first."""
+        """Return the surrogate, which is fitted first; none of a metric that is the same whatever is predicted."""
         assert setting.known is not None
         metric, recipe, rows = setting.metric, setting.recipe, setting.known.rows
         assert isinstance(metric.function, InUnits)
@@ -45,9 +45,13 @@ class NumberSurrogate(Strategy):
             steps = min(steps, int(0.2 * metric.budget.max_calls) // 16)
         fitting = replace(FITTING, steps=steps, sizes=(min(recipe.set_size, 200),))
         sets = ModelSets(scores.float(), rows.y, metric.takes_weights)
+        try:
+            fitted = fit_universal(plain, sets, config_for(plain), fitting, progress)
+        except ConstantMetric:  # such as a tolerance that all predictions keep
+            return []
         loss = SurrogateLoss(
             plain,
-            fit_universal(plain, sets, config_for(plain), fitting, progress),
+            fitted,
             form="zero",
             learning_rate=recipe.surrogate_rate,
             clip=recipe.clip,

@@ -75,7 +75,7 @@ class Strategy:
         return None
 
     def losses(self, setting: Setting, progress: Progress | None = None) -> Sequence[nn.Module]:
-        """Return the losses to follow, one model each, of which the best on validation rows is kept."""
+        """Return the losses to follow, one model each, of which the best on validation rows is kept; perhaps none."""
         return []
 
     def named(self, loss: nn.Module) -> str:

@@ -31,6 +31,10 @@ from metricgrad.surrogate.relatives import nearest_relative, start_at
 from metricgrad.surrogate.synthetic import GROUP_SIZE, RandomSets, Sets, sets_for
 
 
+class ConstantMetric(ValueError):
+    """A metric is the same on all sets, so that nothing can be learned of it."""
+
+
 @dataclass(frozen=True)
 class Fitting:
     """How a universal surrogate is fitted: to the losses of `groups` times 8 sets, computed once."""
@@ -240,7 +244,7 @@ def _range(metric: Metric, true: Tensor) -> tuple[float, float]:
     metric.check_losses(true)
     low, high = float(true.min()), float(true.max())
     if high - low < 1e-6:
-        raise ValueError(f"metric: {metric.name!r} is constant ({low:g} on every random set); nothing to learn")
+        raise ConstantMetric(f"metric: {metric.name!r} is constant ({low:g} on every random set); nothing to learn")
     return (0.0, 1.0) if metric.bounded else (low, high)
 
 
