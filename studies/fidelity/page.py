@@ -12,6 +12,7 @@ from studies.pages import RESULTS as FOLDER
 
 RESULTS, PAGE = FOLDER / "fidelity.json", DOCS / "fidelity.md"
 SIZES = FOLDER / "fidelity_sizes.json"
+DIRECTION = FOLDER / "fidelity_direction.json"
 
 
 def by_size(stored: dict[str, Any]) -> str:
