@@ -7,23 +7,23 @@ that a model can move the scores of its rows, on sets of real rows of 400 to 10,
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from metricgrad.files import write_whole
 from metricgrad.metrics.registry import named_metric
 from metricgrad.metrics.tasks import BINARY
 from metricgrad.provenance import provenance
 from metricgrad.reporting.progress import work_bar
-from metricgrad.surrogate.network import Surrogate
-from metricgrad.surrogate.pretrained import WEIGHTS_FOLDER, bundled_names, file_name, open_surrogate, unpacked_surrogate
+from metricgrad.surrogate.pretrained import bundled_names, load_universal
 from studies.fidelity import page
 from studies.fidelity.probe import ScoredSet, cosines, followed_gradient, probed_halves
 from studies.fidelity.scored import centred_at_prevalence, scored_sets, trained, training_rows
-from studies.pages import ROOT, command, parser_of
+from studies.pages import command, parser_of
 
 TABLES = ("a9a", "ijcnn1", "covtype", "covtype@0.1%", "ccfraud", "porto")
 MODELS = ("linear", "mlp")
@@ -55,61 +55,52 @@ def two_class_metrics() -> list[str]:
     return [name for name in bundled_names() if named_metric(name).task == BINARY]
 
 
-def bundled_at(commit: str | None, name: str) -> Surrogate:
-    """Return the bundled surrogate of a metric, as it is or as it was at a commit."""
-    path = WEIGHTS_FOLDER / file_name(name)
-    if commit is None:
-        return open_surrogate(path)
-    place = path.relative_to(ROOT).as_posix()
-    shown = subprocess.run(["git", "-C", str(ROOT), "show", f"{commit}:{place}"], capture_output=True, check=True)
-    return unpacked_surrogate(shown.stdout, path.name)
-
-
-def judged(sets: list[ScoredSet], name: str, surrogates: dict[str, Surrogate], how: Probing) -> list[dict[str, Any]]:
-    """Return what is found on some sets by every surrogate of a metric: cosines, ceilings and slopes, set by set."""
-    metric, found = named_metric(name), {key: [] for key in surrogates}
+def judged(sets: list[ScoredSet], name: str, how: Probing) -> dict[str, Any]:
+    """Return what is found on some sets by the surrogate of a metric: cosines, ceilings and slopes, set by set."""
+    metric, surrogate, found = named_metric(name), load_universal(name), []
     for number, one in enumerate(sets):
         one = centred_at_prevalence(one) if metric.thresholded else one
         halves = probed_halves(metric, one, width=how.width, pairs=how.pairs, seed=SEED + number)
         slope = float((halves[0] + halves[1]).norm() / 2)
-        for key, surrogate in surrogates.items():
-            found[key].append([*cosines(followed_gradient(surrogate, one), halves), slope])
-    return [
-        {"weights": key, "metric": name, "rows": how.rows}
-        | {what: [round(x, 5) for x in each] for what, each in zip(FOUND, zip(*of_sets, strict=True), strict=True)}
-        for key, of_sets in found.items()
-    ]
+        found.append([*cosines(followed_gradient(surrogate, one), halves), slope])
+    by_kind = zip(FOUND, zip(*found, strict=True), strict=True)
+    return {"metric": name, "rows": how.rows} | {kind: [round(x, 5) for x in each] for kind, each in by_kind}
 
 
-def measured(names: list[str], commits: dict[str, str | None]) -> Iterator[list[dict[str, Any]]]:
-    """Yield what is found by all surrogates on the sets of one table, model and size."""
-    surrogates = {name: {key: bundled_at(commit, name) for key, commit in commits.items()} for name in names}
-    for table in TABLES:
-        rows = training_rows(table)
-        for kind in MODELS:
-            model = trained(rows, kind)
-            for how in PROBINGS:
-                sets = scored_sets(model, rows, how.rows, how.sets, SEED)
-                found = [cell for name in names for cell in judged(sets, name, surrogates[name], how)]
-                yield [{"table": table, "model": kind, **cell} for cell in found]
+def measured(table: str, kinds: list[str], known: set[tuple[str, str, int]]) -> Iterator[list[dict[str, Any]]]:
+    """Yield what is found on the sets of a table by model and size, of those that are not known yet."""
+    rows = training_rows(table)
+    for kind in kinds:
+        missing = [how for how in PROBINGS if (table, kind, how.rows) not in known]
+        model = trained(rows, kind) if missing else None
+        for how in missing:
+            sets = scored_sets(model, rows, how.rows, how.sets, SEED)
+            yield [{"table": table, "model": kind, **judged(sets, name, how)} for name in two_class_metrics()]
 
 
 def main() -> None:
     parser = parser_of(__doc__ or "", page.DIRECTION)
-    parser.add_argument("--before", help="a commit whose weights are judged on the same probes")
+    parser.add_argument("--tables", nargs="+", default=list(TABLES))
+    parser.add_argument("--models", nargs="+", default=list(MODELS))
     asked = parser.parse_args()
     if not asked.report:
         torch.set_num_threads(1)
-        commits = {"bundled": None, **({"before": asked.before} if asked.before else {})}
-        how = {"probings": [asdict(each) for each in PROBINGS], "tables": TABLES, "models": MODELS}
-        stored = {"command": command(), "seed": SEED, "made_by": provenance(), **how, "cells": []}
-        total = len(TABLES) * len(MODELS) * len(PROBINGS)
-        with work_bar() as report:
-            for number, found in enumerate(measured(two_class_metrics(), commits), 1):
-                stored["cells"] += found
-                asked.results.write_text(json.dumps(stored) + "\n", "utf-8")
-                report("tables, models and sizes", number, total)
+        run_missing(asked.results, asked.tables, asked.models)
     page.main()
+
+
+def run_missing(path: Path, tables: list[str], kinds: list[str]) -> None:
+    """Measure what is not stored yet; it is stored as it is found, with the number of the run that found it."""
+    stored = json.loads(path.read_text("utf-8")) if path.is_file() else {"seed": SEED, "runs": [], "cells": []}
+    stored["probings"] = [asdict(each) for each in PROBINGS]
+    stored["runs"].append({"command": command(), "made_by": provenance()})
+    known = {(cell["table"], cell["model"], cell["rows"]) for cell in stored["cells"]}
+    with work_bar() as report:
+        for number, table in enumerate(tables, 1):
+            for found in measured(table, kinds, known):
+                stored["cells"] += [{"run": len(stored["runs"]) - 1, **cell} for cell in found]
+                write_whole(path, json.dumps(stored) + "\n")
+            report("tables", number, len(tables))
 
 
 if __name__ == "__main__":

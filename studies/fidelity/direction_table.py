@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from studies.pages import markdown
@@ -14,13 +12,15 @@ MIN_CEILING = 0.8
 """Cosine of the two halves of the probes below which a set says nothing about a direction."""
 MIN_SLOPE = 0.0005
 """Change of the loss along the steepest probed direction below which a set has no direction worth following."""
+MIN_SETS = 5
+"""Judged sets below which no quantile is shown."""
 BAR = 0.8
 """The 10 % quantile of the cosine that a surrogate should reach."""
 
 
-def judged_sets(stored: dict[str, Any], weights: str = "bundled") -> pd.DataFrame:
+def judged_sets(stored: dict[str, Any]) -> pd.DataFrame:
     """Return a row for every set: where it is from, cosine, ceiling and slope, and whether it has a direction."""
-    sets = pd.DataFrame([cell for cell in stored["cells"] if cell["weights"] == weights])
+    sets = pd.DataFrame(stored["cells"])
     sets = sets.explode(["cosines", "ceilings", "slopes"]).astype(
         {"cosines": float, "ceilings": float, "slopes": float}
     )
@@ -53,14 +53,15 @@ def direction_table(found: pd.DataFrame) -> str:
 
 
 def _cell(found: pd.Series) -> str:
-    if np.isnan(found["median"]):
+    if not found["sets"] >= MIN_SETS:
         return "-"
     return f"{found['median']:.2f} / {found['low']:.2f} ({found['ceiling']:.2f})"
 
 
 def over_all_sizes(sets: pd.DataFrame) -> pd.Series:
-    """Return the 10 % quantile of the cosine over the sets of all sizes, by metric."""
-    return sets[sets["judged"]].groupby("metric", sort=False)["cosines"].quantile(0.1)
+    """Return the 10 % quantile of the cosine over the sets of all sizes, by metric; NaN of too few."""
+    kept = sets[sets["judged"]].groupby("metric", sort=False)["cosines"]
+    return kept.quantile(0.1).where(kept.count() >= MIN_SETS).reindex(sets["metric"].unique())
 
 
 def reaching(lows: pd.Series) -> list[str]:
@@ -73,13 +74,3 @@ def by_group(sets: pd.DataFrame, column: str) -> str:
     kept = sets[sets["judged"]].groupby(column, sort=False)["cosines"]
     rows = [[str(name), f"{each.median():.2f}", f"{each.quantile(0.1):.2f}", f"{len(each):,}"] for name, each in kept]
     return markdown([column, "median", "10 %", "sets"], rows)
-
-
-def changes(before: pd.DataFrame, after: pd.DataFrame, metrics: Iterable[str]) -> str:
-    """Return the table of refitted metrics: 10 % quantile and median before and after, over all sizes."""
-    rows = []
-    for metric in metrics:
-        pair = [each[(each["metric"] == metric) & each["judged"]]["cosines"] for each in (before, after)]
-        cells = [f"{one.median():.2f} / {one.quantile(0.1):.2f}" for one in pair]
-        rows.append([f"`{metric}`", *cells])
-    return markdown(["metric", "before", "after"], rows)

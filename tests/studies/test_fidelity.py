@@ -86,19 +86,26 @@ def test_scores_are_shifted_so_that_as_much_weight_is_above_zero_as_is_positive(
 
 STORED = {
     "cells": [
-        {"weights": "bundled", "metric": "f1", "table": "a", "model": "linear", "rows": rows}
-        | {"cosines": cosines_, "ceilings": [0.9, 0.95, 0.5, 0.9], "slopes": [0.01, 0.01, 0.01, 0.0001]}
-        for rows, cosines_ in ((400, [0.9, 0.8, -1.0, -1.0]), (1_200, [0.95, 0.85, -1.0, -1.0]))
+        {"metric": "f1", "table": "a", "model": "linear", "rows": rows}
+        | {"cosines": cosines_, "ceilings": [0.9] * 6 + [0.5, 0.9], "slopes": [0.01] * 7 + [0.0001]}
+        for rows, cosines_ in ((400, [0.9] * 3 + [0.8] * 3 + [-1.0] * 2), (1_200, [0.95] * 6 + [-1.0] * 2))
     ]
 }
 
 
 def test_sets_without_a_direction_are_not_judged() -> None:
     found = quantiles(judged_sets(STORED))
-    assert found.loc["f1", 400].to_dict() == pytest.approx({"median": 0.85, "low": 0.81, "ceiling": 0.925, "sets": 2})
-    assert "| `f1` | 0.85 / 0.81 (0.93) | 0.90 / 0.86 (0.93) | 4 |" in direction_table(found)
+    assert found.loc["f1", 400].to_dict() == pytest.approx({"median": 0.85, "low": 0.8, "ceiling": 0.9, "sets": 6})
+    assert "| `f1` | 0.85 / 0.80 (0.90) | 0.95 / 0.95 (0.90) | 12 |" in direction_table(found)
+
+
+def test_a_quantile_of_few_sets_is_not_shown() -> None:
+    cell = STORED["cells"][0]
+    sets = judged_sets({"cells": [{**cell, **{name: cell[name][:3] for name in ("cosines", "ceilings", "slopes")}}]})
+    assert over_all_sizes(sets).isna()["f1"]
+    assert "| `f1` | - | 3 |" in direction_table(quantiles(sets))
 
 
 def test_metrics_below_the_bar_are_not_said_to_reach_it() -> None:
-    assert over_all_sizes(judged_sets(STORED))["f1"] == pytest.approx(0.815)
+    assert over_all_sizes(judged_sets(STORED))["f1"] == pytest.approx(0.8)
     assert reaching(pd.Series({"f1": 0.81, "mcc": 0.79})) == ["`f1`"]
