@@ -66,8 +66,8 @@ surrogate and the probed one along these directions; the *noise ceiling* is the 
 so many pairs each, and the surrogate is compared with both together.
 
 Scores are those of models after 3,000 steps of cross-entropy: linear ones on {linear}; networks on {networks}. A
-table `@0.1%` has its positives thinned out to that share. Sets of up to 1,200 rows are drawn as the default recipe draws
-them, larger ones at the natural prevalence; metrics at threshold zero see scores shifted so that as many rows are
+table `@0.1%` has its positives thinned out to that share. Sets of up to 1,200 rows are drawn as the default recipe
+draws them, larger ones at the natural prevalence; metrics at threshold zero see scores shifted so that as many rows are
 above zero as are positive. A set is judged if its two probes agree by {MIN_CEILING:g} and the steepest probed direction
 changes the loss by {MIN_SLOPE:g}: {len(ceiling):,} of {len(sets):,}. Each cell is the median cosine / its 10 %
 quantile (median noise ceiling); `-` stands for fewer than {MIN_SETS} judged sets. (`python -m
