@@ -163,7 +163,9 @@ def verdict(path: Path = RESULTS) -> str:
     fresh = found[~found.index.get_level_values("table").isin(DEVELOPED)]
     apart = [f"{_less(saved(fresh, other)['sum'])} than {other}" for other in TARGETS] if len(fresh) else []
     ending = f" On the {len(fresh)} cells of tables that nothing was chosen on: {listed(apart)}." if apart else ""
-    return wrapped(f"Measured on {runs}. {' '.join(said)}{ending}")
+    missing = f" The other {TABLES - tables} tables have not been run with this network." if tables < TABLES else ""
+    tried = " What was tried, kept and dropped is at the end."
+    return wrapped(f"Measured on {runs}. {' '.join(said)}{ending}{missing}{tried}")
 
 
 def _against(found: pd.DataFrame, other: str, target: float) -> str:
