@@ -45,7 +45,7 @@ def test_the_page_says_whether_the_bars_were_met_and_by_which_measure(stored: Pa
         {"loss": 1.0, "kept": "", "seconds": 1.0, "command": "python x"},
     )
     text = " ".join(page.verdict(stored).split())
-    assert "one seed of 3 tables" in text
+    assert "one seed of 3 of 38 tables" in text
     assert "Against mlp the bar was at least 8 % less loss: in sum tabm has **17.0 % less**" in text
     assert "in the mean of the cells **12.3 % less**" in text
     assert "Against LightGBM the bar was at most 3 % more loss: in sum tabm has **0.6 % less**" in text
