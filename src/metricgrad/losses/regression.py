@@ -5,9 +5,9 @@ about one, as an estimator's are: the width of each loss is in the same units.
 
 | name | stands in for | published by |
 |---|---|---|
-| `mse`, `mae` | errors of the mean, of the median | |
-| `huber`, `log-cosh` | both: squares near 0, absolute errors far from it | Huber 1964 |
-| `pinball-0.1` ... `pinball-0.9` | costs that differ by side | Koenker and Bassett 1978 |
+| `mae` | errors of the median | |
+| `huber` | squares near 0, absolute errors far from it | Huber 1964 |
+| `pinball` | costs that differ by side | Koenker and Bassett 1978 |
 | `soft-within` | within a tolerance | |
 | `welsch` | within a tolerance | Holland and Welsch 1977 |
 """
@@ -15,18 +15,12 @@ about one, as an estimator's are: the width of each loss is in the same units.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from metricgrad.losses.binary import row_mean
-from metricgrad.losses.default import SquaredError
-
-QUANTILES = (0.1, 0.2, 0.35, 0.5, 0.65, 0.75, 0.8, 0.85, 0.9, 0.95)
-"""Quantiles of the grid of pinball losses."""
 
 
 class ErrorLoss(nn.Module):
@@ -61,14 +55,6 @@ class Huber(ErrorLoss):
     def of_errors(self, errors: Tensor) -> Tensor:
         """Return the loss of every row."""
         return F.huber_loss(errors, torch.zeros_like(errors), reduction="none")
-
-
-class LogCosh(ErrorLoss):
-    """The logarithm of the hyperbolic cosine of errors: a smooth Huber loss."""
-
-    def of_errors(self, errors: Tensor) -> Tensor:
-        """Return the loss of every row, without overflow."""
-        return errors.abs() + F.softplus(-2 * errors.abs()) - math.log(2)
 
 
 class Welsch(ErrorLoss):
@@ -114,17 +100,3 @@ class Pinball(nn.Module):
         """Return the loss of all rows of all sets together."""
         error = targets.to(scores.dtype) - scores
         return row_mean(torch.maximum(self.quantile * error, (self.quantile - 1) * error), weights)
-
-
-NUMBER_LOSSES: dict[str, Callable[[], nn.Module]] = {
-    "mse": SquaredError,
-    "mae": AbsoluteError,
-    "huber": partial(Huber, 0.3),
-    "log-cosh": partial(LogCosh, 0.3),
-    "welsch": partial(Welsch, 0.3),
-    "soft-within": partial(SoftWithin, 0.3),
-    **{f"pinball-{quantile:g}": partial(Pinball, quantile) for quantile in QUANTILES},
-}
-"""Hand-made losses by name, of targets in units of their spread."""
-WIDTHS = {"welsch": Welsch, "soft-within": SoftWithin, "huber": Huber, "log-cosh": LogCosh}
-"""Those with a width, which a tolerance of the metric can set."""
