@@ -60,3 +60,15 @@ def test_calls_are_counted() -> None:
     assert counted(np.array([1, 0, 0]), np.array([1, 1, 0])) == pytest.approx(7 / 8)
     assert counted.calls == 1
     assert counted.seconds >= 0
+
+
+def test_the_command_has_the_bars_of_an_array() -> None:
+    table = {"bytes": 1e9, "read_seconds": 2.0}
+    ways = {
+        "array": {**table, "seconds": 6.0, "peak_bytes": 1.6e9},
+        "fit": {**table, "seconds": 22.0, "peak_bytes": 2e9},
+        "predict": {"rows": 300_000, "seconds": 1.0},
+    }
+    found = scale.claims_of({"large": {"rows": 5_000_000, "features": 50, **ways}})
+    assert [one["ratio"] for one in found] == pytest.approx([3, 1, 11, 1.4, 300_000])
+    assert [one["met"] for one in found] == [True, True, False, False, True]
