@@ -25,8 +25,10 @@ def axes_of(title: str, bottom: str) -> tuple[Picture, Any]:
 
 
 def finished(figure: Picture, axes: Any) -> Picture:
-    """Add a legend."""
-    axes.legend(frameon=False, fontsize=9, labelcolor=SOFT)
+    """Add a legend below, where it covers no line."""
+    figure.legend(
+        *axes.get_legend_handles_labels(), loc="outside lower left", frameon=False, fontsize=9, labelcolor=SOFT
+    )
     return figure
 
 
