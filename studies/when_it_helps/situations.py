@@ -89,8 +89,8 @@ def _strategies() -> str:
 def _auto() -> str:
     found = auto.saved(auto.losses(auto.frame_of(list(Store(auto.RESULTS))), "f1"), "auto", "lightgbm")
     counts = f"{found['better']} better, {found['level']} level, {found['worse']} worse"
-    saved = f"F1: saved {found['mean']:+.1f} ± {found['error']:.1f} % of the loss of LightGBM + threshold"
-    return f"{saved}; {counts} (one method, before strategies competed)"
+    saved = f"F1: saved {found['mean']:+.1f} ± {found['error']:.1f} % of the loss of LightGBM + threshold in the mean"
+    return f"{saved}, {found['median']:+.1f} % in the median, {found['total']:+.1f} % of the summed loss; {counts}"
 
 
 def _money() -> str:
