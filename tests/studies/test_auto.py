@@ -28,9 +28,9 @@ def test_what_is_saved_is_a_share_of_the_other_loss_and_small_differences_are_le
     assert (found["better"], found["level"], found["worse"]) == (1, 1, 1)
 
 
-def test_only_folds_that_every_model_has_are_compared() -> None:
+def test_only_folds_that_every_model_of_a_source_has_are_compared() -> None:
     runs = frame({"lightgbm": [0.4, 0.5, 0.2], "auto": [0.3]})
-    assert list(page.losses(runs, "f1").index) == [("rt30", "wilt")]
+    assert list(page.losses(runs, "f1").index) == [("paper", "a9a"), ("rt30", "wilt")]
     assert set(runs["source"]) == {"rt30", "paper"}
 
 
