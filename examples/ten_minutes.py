@@ -46,7 +46,7 @@ for ready in (90, 99, 100, 101, 110):
 
 # %%
 known, days = X[~unseen], day[~unseen]
-usual = MetricRegressor("step_cost(5,1,10)", method="mse", model="additive", random_state=0)
+usual = MetricRegressor("step_cost(5,1,10)", method="mse", model="additive", folds=5, random_state=0)
 usual.fit(known, bikes[~unseen], groups=days)
 model = MetricRegressor("step_cost(5,1,10)", model="additive", random_state=0)
 model.fit(known, bikes[~unseen], groups=days)
@@ -80,7 +80,7 @@ plt.show()
 # `leaderboard()` has every strategy, its cost on the held-out days and how far it is behind the one that was kept.
 
 # %%
-model.leaderboard()[["method", "units", "value", "behind", "standard_error"]].round(2)
+model.leaderboard()[["methods", "units", "value", "behind", "standard_error"]].round(2)
 
 # %% [markdown]
 # ## Read the model
