@@ -250,8 +250,8 @@ around it, and the sets of a step pooled once for the loss and for `refine`: {fr
 that nobody gave. (5) Sets judged once for the loss and for `refine`, and the curve of a small set counted by numpy.
 (6) Sets that the loss has read are not read and checked again by `refine`, and no weights are made up where there are
 none. What is left of a step with `refine` is the true metric, the surrogate's own gradient and Adam on its 40,000
-weights. The default recipe refines every third step. Refined every step on 400 rows it is at its bar on an idle machine,
-no more: the same code at a load of 11 took 1.87 times as long as cross-entropy (the record of commit 85b2402).
+weights. The default recipe refines every third step. Refined every step on 400 rows it is at its bar on an idle
+machine, no more: the same code at a load of 11 took 1.87 times as long as cross-entropy (the record of commit 85b2402).
 """
 
 SCALE = """## Five million rows
