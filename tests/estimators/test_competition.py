@@ -167,7 +167,7 @@ def test_when_time_is_up_what_was_trained_is_used_and_what_was_not_is_named() ->
     assert calls == [("first", 0)]
     assert found.interrupted
     assert found.best.name == "first"
-    assert found.results(0.9)[1]["note"] == "not tried: the time was up"
+    assert found.results(0.9)[1]["note"] == "not tried: training was stopped before"
 
 
 @pytest.mark.parametrize(("stop_at", "trained"), [(1, [1, 0]), (2, [1, 0]), (3, [1, 1]), (4, [2, 1])])

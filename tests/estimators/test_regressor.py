@@ -206,7 +206,7 @@ def test_a_time_limit_and_a_callback_end_the_competition() -> None:
     tried = model.leaderboard()["folds"] > 0
     assert tried[0]
     assert tried.sum() < 4
-    assert set(model.leaderboard()["note"][~tried]) == {"not tried: the time was up"}
+    assert set(model.leaderboard()["note"][~tried]) == {"not tried: training was stopped before"}
     calls: list[int] = []
     stopped = MetricRegressor("mae", model="small", recipe=SHORT, callback=lambda done: calls.append(1) or True)
     assert stopped.fit(X, COUNTS).interrupted_

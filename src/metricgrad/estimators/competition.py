@@ -25,7 +25,7 @@ MARGIN = 0.5
 MARGIN_OF_MONEY = 1.0
 """The same by a metric with columns, over every simpler strategy: few rows carry the money, and one may be found. And
 of what follows a metric of numbers itself, over the best of the losses made by hand."""
-NOT_TRIED = "not tried: the time was up"
+NOT_TRIED = "not tried: training was stopped before"
 
 
 class Competition:
