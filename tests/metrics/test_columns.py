@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metricgrad import best_threshold, black_box, get_metric
-from metricgrad.metrics.columns import COLUMN_FAMILIES, over_groups, subject_to
+from metricgrad.metrics.columns import COLUMN_FAMILIES
+from metricgrad.metrics.groups import over_groups, subject_to
 from metricgrad.metrics.registry import Metric, builtin_metrics, f1, listed_metrics, precision, recall
 from metricgrad.metrics.tasks import BINARY, COLUMNS
 

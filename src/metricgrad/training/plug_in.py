@@ -436,8 +436,8 @@ def row_gains(metric: Metric, called: Array, log_odds: Array, rows: Mapping[str,
     tuple of ndarray of shape (n,), or None
         None where the metric is no function of sums, or does not change.
     """
-    from metricgrad.metrics.columns import TopLoss  # with their modules only where a metric has columns
     from metricgrad.metrics.decided import Decided, Fractional, loss_of
+    from metricgrad.metrics.money import TopLoss  # with their modules only where a metric has columns
 
     judged = metric.decided_loss.metric if isinstance(metric.decided_loss, TopLoss) else metric
     if judged.decided_loss is None and judged.counts is None:
