@@ -29,9 +29,10 @@ def setting_of(metric: object, model: str, features: int = 4, outputs: int | Non
     ("metric", "model", "names"),
     [
         ("f1", "linear", ["proper", "weighted", "hand-made", "direct", "sl-r"]),
-        ("auc", "linear", ["proper", "weighted", "direct", "sl-r"]),
+        ("auc", "linear", ["proper", "weighted", "hand-made", "direct", "sl-r"]),
+        ("eer", "linear", ["proper", "weighted", "direct", "sl-r"]),
         ("f1", "small", ["proper", "hand-made", "sl-r"]),
-        ("average_precision", "mlp", ["proper", "sl-r"]),
+        ("average_precision", "mlp", ["proper", "hand-made", "sl-r"]),
     ],
 )
 def test_strategies_suit_metric_and_model(metric: str, model: str, names: list[str]) -> None:

@@ -26,6 +26,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from metricgrad.losses.pairs import PairLoss
 from metricgrad.metrics.binary import f_beta_loss, jaccard_loss
 from metricgrad.metrics.confusion import Confusion, Counts, ratio
 
@@ -143,8 +144,8 @@ class LovaszSoftmax(nn.Module):
 
 ROW_LOSSES = (CrossEntropy, CostSensitive, Focal, Balanced)
 """Losses of single rows."""
-ON_ALL_ROWS = (*ROW_LOSSES, SoftCounts)
-"""Smooth losses that take as long as their rows are many, so that a model can follow them on all rows at once."""
+ON_ALL_ROWS = (*ROW_LOSSES, SoftCounts, PairLoss)
+"""Smooth losses that take no longer than their rows are many, so that a model can follow them on all rows at once."""
 
 
 # ---- losses of pairs -----------------------------------------------------------------------------------------------
