@@ -371,3 +371,29 @@ def test_the_verdict_compares_with_a_strategy_that_was_not_dropped() -> None:
     assert len(found.candidates[2].folds) == 1  # surely behind
     assert verdict is not None
     assert (verdict.strategy, verdict.rows) == ("weighted", 900)
+
+
+@pytest.mark.parametrize(
+    ("method", "metric", "columns"),
+    [
+        ("weighted", "f1", None),
+        ("hand-made", "average_precision", None),
+        ("plug-in", "value_at_capacity(0.1, amount)", "amount"),
+        ("cost-weighted", "value_at_capacity(0.1, amount)", "amount"),
+    ],
+)
+def test_a_strategy_can_be_asked_for_by_name(method: str, metric: str, columns: str | None) -> None:
+    x, y = make_classification(600, 5, weights=[0.8], random_state=0)
+    amounts = {columns: np.random.default_rng(0).uniform(1, 9, len(y))} if columns else None
+    model = MetricClassifier(metric, method, "linear", random_state=0).fit(x, y, columns=amounts)
+    board = model.leaderboard()
+    assert board["methods"].tolist() == [method, "proper"]
+    assert board["folds"].tolist() == [1, 1]
+
+
+def test_a_strategy_that_does_not_suit_is_refused() -> None:
+    x, y = make_classification(200, 5, random_state=0)
+    with pytest.raises(ValueError, match=r"method: expected one that suits 'f1' and the model, got 'plug-in'"):
+        MetricClassifier("f1", "plug-in", "linear").fit(x, y)
+    with pytest.raises(ValueError, match=r"method: expected one of .*, got 'weighted'"):
+        MetricClassifier("macro_f1", "weighted", "linear").fit(x, y)

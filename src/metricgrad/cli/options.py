@@ -28,7 +28,10 @@ Positive = Annotated[str | None, typer.Option(metavar="LABEL", help="Positive cl
 Ignored = Annotated[list[str] | None, typer.Option(metavar="COL", help="Column to leave out; may be repeated.")]
 Network = Annotated[str, typer.Option(help="mlp, small, linear, additive or tabm.")]
 Competing = Annotated[str, typer.Option(help="auto (several compete), readable, or one: additive, tabm, lightgbm ...")]
-Method = Annotated[str, typer.Option(help="auto, sl-r, sl-s, sl-u, direct, or a baseline such as cross-entropy.")]
+Method = Annotated[
+    str,
+    typer.Option(help="auto, sl-r, sl-s, sl-u, direct, weighted, hand-made, plug-in, or a baseline as cross-entropy."),
+]
 How = Annotated[str, typer.Option(help="default or paper, and changed fields: rounds=100,warmup=300.")]
 Judge = Annotated[
     str,

@@ -48,7 +48,8 @@ class MetricClassifier(CompetingEstimator, LabelEstimator):
         `"auto"`: every strategy that suits metric and model is tried (cross-entropy, weighted cross-entropy, the soft
         form of the metric, direct search, the learned surrogate), and the best on held-out rows is kept. Or one of
         them: `"sl-r"` (universal surrogate, refined), `"sl-s"` (from scratch), `"sl-u"` (universal, frozen),
-        `"direct"` (search on the true metric, of a linear or additive model), or a name in
+        `"direct"` (search on the true metric, of a linear or additive model), `"weighted"`, `"hand-made"`,
+        `"plug-in"` or `"cost-weighted"` (those of `"auto"`, where they suit metric and model), or a name in
         `metricgrad.losses.binary.BASELINES`: `"cross-entropy"`, `"focal"`, `"aucm"` ... (`"cost-sensitive"` trains six
         models). For several outputs cross-entropy alone, that of the softmax or of each label.
     model : {"mlp", "small", "linear", "additive", "tabm", "lightgbm", "auto", "readable"}, torch module or factory
@@ -267,11 +268,18 @@ class MetricClassifier(CompetingEstimator, LabelEstimator):
         self.calls_ = metric.calls - calls_before
         return self
 
+    @property
+    def _asked(self) -> str | None:
+        from metricgrad.training.methods import BY_STRATEGY
+
+        return self.method if self.method in BY_STRATEGY else None
+
     def _check_arguments(self, task: Task) -> None:
         from metricgrad.losses.binary import BASELINES
-        from metricgrad.training.methods import AUTO, DIRECT, METHODS
+        from metricgrad.training.methods import AUTO, BY_STRATEGY, DIRECT, METHODS
 
-        self._check_training((AUTO, *METHODS, *(("cross-entropy",) if task.outputs else (DIRECT, *BASELINES))))
+        by_name = ("cross-entropy",) if task.outputs else (DIRECT, *BY_STRATEGY, *BASELINES)
+        self._check_training((AUTO, *METHODS, *by_name))
         if task.outputs and self.threshold == "cv":
             raise ValueError("threshold: expected 'validation' or a number for several outputs, got 'cv'")
         self._check_folds()

@@ -89,6 +89,8 @@ class CompetingEstimator(MetricEstimator):
             for kind in self._kinds(table, learned_from, metric, seed, start)
             for strategy in self._strategies(kind, plan)
         ]
+        if not entered:
+            raise ValueError(f"method: expected one that suits {metric.name!r} and the model, got {self.method!r}")
         models = list(dict.fromkeys(id(candidate.model) for candidate, _ in entered))
         # Which units are tried further depends on the usual loss in all of them.
         entered.sort(key=lambda each: (models.index(id(each[0].model)), not each[0].proper))
@@ -111,7 +113,7 @@ class CompetingEstimator(MetricEstimator):
             how = How(candidate.recipe, seed, left, bars)
             return folds[place].train(candidate.strategy, how), judged
 
-        found = Competition(candidates, len(plan), self.time_limit, self._judge(metric))
+        found = Competition(candidates, len(plan), self.time_limit, self._judge(metric), self._asked)
         step = max(kind.recipe.set_size * kind.recipe.sets for kind in kinds.values())
         small = threads_for([kind.network for kind in kinds.values()], step)
         with small, fit_bars(fits) if self.verbose and fits > 1 else nullcontext() as bars:
@@ -156,12 +158,21 @@ class CompetingEstimator(MetricEstimator):
         from metricgrad.training.methods import AUTO
 
         metric = kind.metric
+        if self._asked is not None:
+            suited = strategies_for(Setting(metric, kind.recipe, kind.network))
+            found = [one for one in suited if isinstance(one, Proper) or one.name == self._asked]
+            return found if len(found) > 1 else []
         if kind.network.name == TREES and (self.method != AUTO or metric.costly):
             return [Named("cross-entropy")]
         if self.method == AUTO and not metric.costly:
             few = not metric.task.outputs and kind.table.fewest < MIN_EVIDENCE
             return [Proper()] if few else strategies_for(Setting(metric, kind.recipe, kind.network))
         return [Named("sl-r" if self.method == AUTO else self.method)]  # a costly metric has few calls
+
+    @property
+    def _asked(self) -> str | None:
+        """The strategy that was asked for by name; the usual loss, which it starts from, is trained beside it."""
+        return None
 
     def _specs(self, task: Task) -> list[Any]:
         """Return the models that compete."""

@@ -41,12 +41,20 @@ class Competition:
         Seconds after which no further model is trained.
     judge : Judge, optional
         By what candidates are compared; by default the metric that chose their checkpoints.
+    asked : str, optional
+        The strategy whose best candidate is chosen, whatever the others do.
     """
 
     def __init__(
-        self, candidates: Sequence[Candidate], folds: int, limit: float | None = None, judge: Judge | None = None
+        self,
+        candidates: Sequence[Candidate],
+        folds: int,
+        limit: float | None = None,
+        judge: Judge | None = None,
+        asked: str | None = None,
     ) -> None:
         self.candidates, self.count, self.limit, self.given = list(candidates), folds, limit, judge
+        self.asked = asked
         self.interrupted = False
 
     def among(self, candidates: Sequence[Candidate]) -> Competition:
@@ -97,7 +105,7 @@ class Competition:
 
     def _not_behind(self, running: Sequence[Candidate]) -> list[Candidate]:
         """Return the candidates that are not surely behind the best so far, each beside the usual loss of its model."""
-        if len(running) == 1:
+        if len(running) == 1 or self.asked is not None:
             return list(running)
         trained = [candidate for candidate in running if not candidate.strategy.nothing]
         first = min(trained, key=self._loss).judged()
@@ -139,6 +147,7 @@ class Competition:
         Of the strategies of a model, the usual loss is preferred unless another is better by some standard errors.
         """
         tried = [candidate for candidate in self.candidates if candidate.folds]
+        tried = [candidate for candidate in tried if candidate.strategy.name == self.asked] or tried
         if len(tried) == 1:  # a metric may be costly
             return tried[0]
         most = max(len(candidate.folds) for candidate in tried)

@@ -47,7 +47,7 @@ class TableClassifier(ClassifierMixin, TableModel):  # type: ignore[misc]
         A name (`"f1"`), an expression over `tp fp fn tn` and columns of the table, `"sklearn.metrics.f1_score"`, or as
         for `MetricClassifier`.
     method : str
-        `"auto"`, `"sl-r"`, `"sl-s"`, `"sl-u"`, `"direct"` or a baseline, as for `MetricClassifier`.
+        `"auto"`, `"sl-r"`, `"sl-s"`, `"sl-u"`, `"direct"`, another strategy or a baseline, as for `MetricClassifier`.
     model : {"auto", "readable", "linear", "additive", "tabm", "mlp", "small", "lightgbm"}, torch module or factory
         As for `MetricClassifier`: several that compete, those of them that can be read, or one. A factory gets the
         number of encoded features.

@@ -19,6 +19,8 @@ DIRECT = "direct"
 """Search on the true metric, of models that are linear in fixed columns."""
 AUTO = "auto"
 """The best of several methods on validation rows."""
+BY_STRATEGY = ("weighted", "hand-made", "plug-in", "cost-weighted")
+"""Strategies of `"auto"` that can also be asked for; each starts from the usual loss."""
 
 
 def make_loss(method: str, metric: Metric, recipe: Recipe, progress: Progress | None = None) -> nn.Module:
