@@ -139,15 +139,21 @@ def nearest_sentence(found: Sequence[Course]) -> str:
     )
 
 
+def reading_tables(records: Iterable[Mapping[str, Any]] | None = None) -> str:
+    """Return the losses of every reading, a table for each grid."""
+    found = courses(Store(RESULTS) if records is None else records)
+    tables = [
+        grid_table(own, f"{len({c.name for c in own})} readings, test loss as the authors' program scored")
+        for own in grids(found)
+    ]
+    return "\n".join(tables)
+
+
 def section(records: Iterable[Mapping[str, Any]] | None = None) -> str:
     """Return the section; empty if nothing is stored."""
     found = courses(Store(RESULTS) if records is None else records)
     if not found:
         return ""
-    tables = [
-        grid_table(own, f"{len({c.name for c in own})} readings, test loss as the authors' program scored")
-        for own in grids(found)
-    ]
     rounds = sorted({course.rounds for course in found})
     span = f"{rounds[0]:,} to {rounds[-1]:,}" if len(rounds) > 1 else f"{rounds[0]:,}"
     wide = grids(found)[0]
@@ -162,9 +168,9 @@ the model follows it, which scores the true loss sees, the initial weights and t
 `python -m studies.paper_recipe.run` trains these readings side by side, on the same sets with the same dropout, for
 {span} rounds: **at most {rounds[-1] / PAPER_ROUNDS:.1%} of the paper's {PAPER_ROUNDS:,}**, so losses are of early
 training, and a reading that is slow may still get there. Losses are scored as in the authors' program, at the best
-checkpoint on validation rows; "off by" is the mean factor from the printed numbers.
+checkpoint on validation rows; "off by" is the mean factor from the printed numbers. All of them:
+[the cells](reproduction-cells.md).
 
-{chr(10).join(tables)}
 - **Nearest is "{nearest}"**, off by x {best:.2f}; the reading of our recipe `paper` ("ours") is off by x {ours:.2f}
   after as many rounds.
 - **The mode of the surrogate's batch norm while the model follows it**, which the text does not mention: with the

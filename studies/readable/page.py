@@ -267,20 +267,20 @@ Losses on test rows: additive for the metric / EBM without pairs.
 
 ## What was tried to be ahead more often
 
-Looks on 27 of the smaller tables, one split of another seed, on rows in none of its test parts, not stored; all of them
-the mean of five folds for log loss, beside EBM on the same rows. As it is: ahead in 55 % of the cells, 5.0 % of the loss
-saved.
+Looks on 27 of the smaller tables, one split of another seed, on rows in none of its test parts, not stored; all of
+them the mean of five folds for log loss, beside EBM on the same rows. As it is: ahead in 55 % of the cells, 5.0 % of
+the loss saved.
 
 - **Knots where a small tree of the feature cuts**, beside the quantiles: 57 %, 7.0 %. Learned from all rows instead of
   those of each fold, as the average needs them, they see held-out rows: 56 %, 4.9 %.
 - **The mean with shapes that were boosted** (scikit-learn's histogram trees without interactions), which are much worse
   alone (34 %): 62 %, 7.8 %. At the knots of the model, 32 of them, where the mean is again one additive model with as
   many columns: 63 % beside 61 % without, on 22 tables, 7.4 % each.
-- **Twice the bins**: as before. **Three times the folds**: 60 % beside 58 %. **Ridge that spares large rises** (adaptive):
-  worse in a first look.
+- **Twice the bins**: as before. **Three times the folds**: 60 % beside 58 %. **Adaptive ridge**, which spares large
+  rises: worse in a first look.
 
-None is more than noise apart from the mean with finely cut boosted shapes, which would need a model of a hundred knots a
-feature. Additive models are unchanged.
+None is more than noise apart from the mean with finely cut boosted shapes, which would need a model of a hundred knots
+a feature. Additive models are unchanged.
 
 ## How it was measured
 

@@ -1,4 +1,4 @@
-"""Write docs/reproduction.md, the paper's tables beside ours, cell by cell: python -m studies.reproduction.page
+"""Write docs/reproduction.md, and the cells beside the printed ones: python -m studies.reproduction.page
 
 Reads results/reproduction, which this command fills, and which another start of it continues:
 
@@ -31,11 +31,11 @@ from metricgrad.reporting.tables import as_markdown
 from metricgrad.training.recipe import RECIPES
 from studies.pages import DOCS, markdown, titled, wrapped
 from studies.pages import RESULTS as FOLDER
-from studies.paper_recipe.page import courses, nearest_sentence, section
+from studies.paper_recipe.page import courses, nearest_sentence, reading_tables, section
 from studies.paper_recipe.run import RESULTS as READINGS
 from studies.reproduction.cluster import cluster_table, job_seconds, part_seconds
 
-RESULTS, PAGE = FOLDER / "reproduction", DOCS / "reproduction.md"
+RESULTS, PAGE, CELLS = FOLDER / "reproduction", DOCS / "reproduction.md", DOCS / "reproduction-cells.md"
 COMPARED = ("a9a", "codrna", "covtype", "ijcnn1", "skin")
 """The datasets that are held whole, or nearly, and have common positives."""
 STANDARD = Setting("mlp", "default")
@@ -192,7 +192,6 @@ def page() -> str:
     ranks = [as_markdown(ranking_table(r, f"Protocol {p}")) for p, r in rankings.items() if r is not None]
     own = [record for record in records if record.setting == setting]
     commands = "\n".join(f"    {c}" for c in dict.fromkeys(r.kept["command"] for r in records))
-    tables = [as_markdown(result_table(table)) for protocol in both for table in both[protocol]]
     return wrapped(f"""# The paper, reproduced
 
 **What reproduces**: that a model can be trained to follow a learned surrogate to losses like the printed ones; under
@@ -262,15 +261,30 @@ or `--engine dask` jobs go to a cluster: {engines_sentence(machines)}
 {cluster_table(job_seconds(own))}
 Runs of one dataset and seed are one job, which is why a hundred workers wait for the longest.
 
-## The cells
+Every cell of the tables is on [a page of its own](reproduction-cells.md).
+""")
 
-This page is written by `python -m studies.reproduction.page`; do not edit it. {seed_count(printed[0]).capitalize()} for
-each cell.
+
+def cells_page() -> str:
+    """Return the page of all cells."""
+    records, known = read_records(RESULTS), settings(RESULTS)
+    setting = shown_setting(records, known)
+    own = [record for record in records if record.setting == setting]
+    found = [table(records, protocol, setting) for protocol in ("paper", "honest") for table in (table2, table3)]
+    tables = "\n".join(as_markdown(result_table(table)) for table in found)
+    tallies = "\n".join(as_markdown(tally_table(table)) for table in found[:2])
+    return wrapped(f"""# The paper, reproduced: the cells
+
+What they say is on [the page before](reproduction.md). {about_runs(records, setting)}
+{seed_count(found[0]).capitalize()} for each cell. Both pages are written by `python -m studies.reproduction.page`; do
+not edit them.
 
 {as_markdown(datasets_table(table1(own)))}
-{as_markdown(tally_table(printed[0]))}
-{as_markdown(tally_table(printed[1]))}
-{chr(10).join(tables)}""")
+{tallies}
+{tables}
+## Readings of the paper's recipe
+
+{reading_tables()}""")
 
 
 def time_sentence(records: Sequence[Record]) -> str:
@@ -294,3 +308,4 @@ def engines_sentence(record: Mapping[str, Any]) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
+    CELLS.write_text(cells_page(), encoding="utf-8")
