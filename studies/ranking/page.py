@@ -12,6 +12,7 @@ from studies.pages import DOCS, markdown, versions
 from studies.pages import RESULTS as FOLDER
 
 RESULTS, PAGE = FOLDER / "ranking.jsonl", DOCS / "ranking.md"
+PUBLISHED_RESULTS = FOLDER / "ranking_published.jsonl"
 OURS, TREES = "sl-r", "lightgbm"
 BY_HAND = ("ranknet", "listnet", "lambdarank")
 LABELS = {OURS: "metricgrad", "ranknet": "RankNet", "listnet": "ListNet", "lambdarank": "LambdaRank", TREES: "LightGBM"}

@@ -14,6 +14,8 @@ from studies.pages import DOCS, count_range, in_place, markdown, versions, wrapp
 from studies.pages import RESULTS as FOLDER
 
 RESULTS, PAGE = FOLDER / "targets.jsonl", DOCS / "targets.md"
+RIVALS = FOLDER / "targets_rivals.jsonl"
+PACKAGE = "metricgrad"
 BASELINE, OURS = "cross-entropy", "sl-r"
 FIRST_SEED = 200
 CLASSES = ("macro_f1", "multiclass_balanced_error", "multiclass_mcc", "cohen_kappa", "mean_iou", "macro_auc")

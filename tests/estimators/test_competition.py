@@ -14,12 +14,11 @@ from sklearn.metrics import average_precision_score, f1_score
 from torch import nn
 
 from metricgrad import MetricClassifier, Recipe, black_box
-from metricgrad.estimators.averaged_candidate import AveragedCandidate
-from metricgrad.estimators.candidates import Candidate, Judge, NumberCandidate, scale_of
+from metricgrad.estimators.candidates import Candidate, HeldOut, Judge, NumberCandidate, RuleCandidate, scale_of
 from metricgrad.estimators.competition import Competition, ranked
-from metricgrad.estimators.metric_estimator import Trained, scores_in_double
+from metricgrad.estimators.metric_estimator import Trained
 from metricgrad.metrics.constants import Units
-from metricgrad.metrics.registry import Metric, f1, get_metric
+from metricgrad.metrics.registry import f1, get_metric
 from metricgrad.strategies.named import Named
 from metricgrad.strategies.registry import NUMBER_STRATEGIES, STRATEGIES
 from metricgrad.training.data import Rows, Scaler
@@ -89,24 +88,19 @@ def test_the_chosen_model_comes_first_even_if_another_was_ahead_of_it_on_the_fol
     assert second["behind"] < 0 == first["behind"]
 
 
-def of_strategies(noises: dict[str, float], metric: Metric, count: int) -> Competition:
-    """Run a competition of strategies; every model is wrong by its share of a noise that all have in common."""
+@pytest.mark.parametrize(("columns", "kept"), [(False, "sl-r"), (True, "weighted")])
+def test_by_a_metric_with_columns_a_strategy_must_beat_every_simpler_one(columns: bool, kept: str) -> None:
+    noises = {"proper": 1.0, "weighted": 0.08, "sl-r": 0.0}  # the last is ahead of the second by less than the noise
+    metric = replace(f1, columns=("amount",)) if columns else f1
     by_name = {strategy.name: strategy for strategy in STRATEGIES}
-    model = "own"
+    model = "linear"
     candidates = [Candidate(model, SHORT, by_name[name]) for name in noises]
 
     def train(candidate: Candidate, fold: int, left: float | None) -> tuple[Trained, Rows]:
         return Trained(Scorer(Fixed(noises[candidate.strategy.name])), [], False, None, metric), rows_of(fold)
 
-    found = Competition(candidates, count)
+    found = Competition(candidates, 2)
     found.run(train)
-    return found
-
-
-@pytest.mark.parametrize(("columns", "kept"), [(False, "sl-r"), (True, "weighted")])
-def test_by_a_metric_with_columns_a_strategy_must_beat_every_simpler_one(columns: bool, kept: str) -> None:
-    noises = {"proper": 1.0, "weighted": 0.08, "sl-r": 0.0}  # the last is ahead of the second by less than the noise
-    found = of_strategies(noises, replace(f1, columns=("amount",)) if columns else f1, 1 if columns else 2)
     behind = {line["methods"]: (line["behind"], line["standard_error"]) for line in found.results(0.9)}
     assert found.best.strategy.name == kept
     if not columns:
@@ -114,39 +108,35 @@ def test_by_a_metric_with_columns_a_strategy_must_beat_every_simpler_one(columns
         assert behind["proper"][0] > behind["proper"][1]
 
 
-def test_by_a_metric_with_columns_strategies_that_folds_cannot_tell_apart_are_averaged() -> None:
-    noises = {"proper": 1.0, "weighted": 0.06, "hand-made": 0.1, "sl-r": 0.0}
-    found = of_strategies(noises, replace(f1, columns=("amount",)), 3)
-    assert found.best.methods == "weighted + sl-r"  # what is behind, or more elaborate and no better, is not among them
-    assert not found.best.proper
-    verdict = found.verdict()
-    assert verdict is not None
-    assert (verdict.strategy, verdict.followed, verdict.kept) == ("weighted + sl-r", True, 3)
-    lines = found.results(0.9)
-    assert [line["methods"] for line in lines[:1]] == ["weighted + sl-r"]
-    assert {line["methods"] for line in lines[1:]} == set(noises)
+class Doubtful(RuleCandidate):
+    """A rule whose decision scores are worse than the scores of its model by less than noise."""
+
+    rule = None
+
+    def judged(self, folds: int | None = None) -> HeldOut:
+        rows = Candidate.held_out(self, folds)
+        noise = torch.randn(len(rows.y), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        return rows._replace(scores=rows.scores + self.noise * noise)
+
+    noise = 0.05
 
 
-@pytest.mark.parametrize("count", [2, 4])
-def test_the_average_of_strategies_scores_rows_as_the_mean_of_its_members(count: int) -> None:
-    noises = {"proper": 0.04, "weighted": 0.02, "sl-r": 0.0}
-    found = of_strategies(noises, f1, count)
-    average, x = AveragedCandidate(found.candidates, count), rows_of(9).x
-    expected = []
-    for fold in range(count):  # each member standardised by its held-out rows, then their mean
-        own = torch.stack([standardised(each.folds[fold].scores, each.folds[fold].scores) for each in found.candidates])
-        new = [scores_in_double(each.folds[fold].trained.network, x) for each in found.candidates]
-        known = [each.folds[fold].scores for each in found.candidates]
-        mean = torch.stack([standardised(one, base) for one, base in zip(new, known, strict=True)]).mean(0)
-        expected.append(standardised(mean, own.mean(0)))
-        size = len(own[0])
-        part = average.held_out().scores[fold * size : (fold + 1) * size]
-        assert torch.allclose(part, standardised(own.mean(0), own.mean(0)))
-    assert torch.allclose(scores_in_double(average.network(), x), torch.stack(expected).mean(0), atol=1e-9)
+@pytest.mark.parametrize(("noise", "kept"), [(0.05, "plug-in"), (1.0, "proper")])
+def test_by_a_metric_with_columns_the_usual_loss_must_beat_the_plug_in_rule(noise: float, kept: str) -> None:
+    metric = replace(f1, columns=("amount",))
+    by_name = {strategy.name: strategy for strategy in STRATEGIES}
+    model = "linear"
+    candidates = [Candidate(model, SHORT, by_name["proper"]), Doubtful(model, SHORT, by_name["plug-in"])]
+    candidates[1].noise = noise
 
+    def train(candidate: Candidate, fold: int, left: float | None) -> tuple[Trained, Rows]:
+        return Trained(Scorer(Fixed(0.1)), [], False, None, metric), rows_of(fold)
 
-def standardised(scores: torch.Tensor, known: torch.Tensor) -> torch.Tensor:
-    return (scores - known.mean()) / known.std(correction=0)
+    found = Competition(candidates, 2)
+    found.run(train)
+    proper, rule = (each.judged().loss(found.judge) for each in candidates)
+    assert proper < rule
+    assert found.best.strategy.name == kept
 
 
 def numbers_of(noises: dict[str, float], folds: int) -> tuple[Competition, list[str]]:

@@ -11,7 +11,6 @@ from typing import Any
 
 import pandas as pd
 
-from metricgrad.estimators.averaged_candidate import AveragedCandidate
 from metricgrad.estimators.candidates import Candidate, HeldOut, Judge
 from metricgrad.estimators.metric_estimator import Trained
 from metricgrad.losses.default import proxy_name
@@ -24,8 +23,8 @@ BEHIND = 2.0
 MARGIN = 0.5
 """Standard errors by which another strategy must be better than the usual loss to be chosen."""
 MARGIN_OF_MONEY = 1.0
-"""The same by a metric with columns, over every simpler strategy: few rows carry the money, and one may be found. Those
-that differ by less are averaged. And of what follows a metric of numbers itself, over the losses made by hand."""
+"""The same by a metric with columns, over the plug-in rule and every simpler strategy: few rows carry the money, and
+one may be found. And of what follows a metric of numbers itself, over the best of the losses made by hand."""
 NOT_TRIED = "not tried: training was stopped before"
 
 
@@ -156,28 +155,20 @@ class Competition:
         if self.judge.metric.task.numbers:
             return self._learned_if_better(alike, common)
         if self.judge.metric.columns:
-            return self._averaged(alike, common) if common > 1 else self._simplest(alike, common)
+            return self._simplest(alike, common)
         best = min(alike, key=lambda candidate: self._loss(candidate, common))
         usual = next((candidate for candidate in alike if candidate.proper), best)
         return best if usual is best or self._is_ahead(best, usual, common, MARGIN) else usual
 
     def _simplest(self, alike: Sequence[Candidate], common: int) -> Candidate:
-        """Return the last of the candidates that is better, beyond noise, than the one kept of those before it."""
-        kept, *others = alike
+        """Return the last of the candidates that is better, beyond noise, than the one kept of those before it.
+
+        A rule that decides by probability and columns comes first: of calibrated probabilities it is the best there is.
+        """
+        kept, *others = sorted(alike, key=lambda candidate: not candidate.strategy.nothing)
         for candidate in others:
             kept = candidate if self._is_ahead(candidate, kept, common, MARGIN_OF_MONEY) else kept
         return kept
-
-    def _averaged(self, alike: Sequence[Candidate], common: int) -> Candidate:
-        """Return the average of the simplest that is not behind, and of those that cannot be told from it.
-
-        These are simpler ones that are not behind it beyond noise, and others that are ahead of it, if only by noise.
-        """
-        kept = self._simplest(alike, common)
-        place, least = list(alike).index(kept), self._loss(kept, common)
-        near = [each for each in alike[:place] if not self._is_ahead(kept, each, common, MARGIN_OF_MONEY)]
-        near += [each for each in alike[place + 1 :] if self._loss(each, common) < least]
-        return AveragedCandidate([kept, *near], common) if near else kept
 
     def _learned_if_better(self, alike: Sequence[Candidate], common: int) -> Candidate:
         """Return the best; one that follows the metric itself must beat the best of the others beyond noise."""
