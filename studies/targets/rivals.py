@@ -32,7 +32,7 @@ from studies.targets.run import load
 
 RIDGES = (1e-6, 1e-5, 1e-4)
 """Penalties of the squared weights, beside the mean loss of the rows."""
-EVALUATIONS = {"offsets and factors": 3_000, "class weights": 400, "all weights": 6_000}
+EVALUATIONS = {"offsets and factors": 2_000, "class weights": 300, "all weights": 4_000}
 """Candidates that a search judges."""
 
 
@@ -77,7 +77,7 @@ def solved(task: Task, ridge: float, weights: Tensor | None = None, start: Tenso
         loss = -(share * logs.gather(-1, y.unsqueeze(-1))[:, 0]).sum() + ridge * own.square().sum()
         return float(loss), grad.numpy().ravel()
 
-    most = 500 if start is None else 25
+    most = 500 if start is None else 12
     found = minimize(value, first.numpy().ravel(), jac=True, method="L-BFGS-B", options={"maxiter": most})
     return torch.from_numpy(found.x).view_as(first)
 

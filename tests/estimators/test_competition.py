@@ -156,6 +156,30 @@ def numbers_of(noises: dict[str, float], folds: int) -> tuple[Competition, list[
     return found, trained
 
 
+class Moved(nn.Module):
+    """Scores rows by their first feature, from another level."""
+
+    def __init__(self, level: float) -> None:
+        super().__init__()
+        self.level = nn.Parameter(torch.tensor(level, dtype=torch.float64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x[:, :1] + self.level
+
+
+def test_by_a_metric_of_order_the_level_of_a_fold_does_not_matter() -> None:
+    metric = get_metric("censored_concordance")
+    candidate = NumberCandidate("linear", SHORT, NUMBER_STRATEGIES[0], Units(), metric)
+    for fold, level in enumerate((0.0, 50.0, -50.0)):
+        x = torch.randn(200, 1, generator=torch.Generator().manual_seed(fold)).double()
+        y = torch.stack((x[:, 0], torch.ones(200).double()), -1)
+        candidate.add(Trained(Scorer(Moved(level)), [], False, None, metric), Rows(x, y))
+    judge = Judge(metric, metric)
+    assert candidate.held_out().loss(judge) > 0.2
+    assert candidate.judged().loss(judge) < 0.05
+    assert candidate.judged(1).loss(judge) == pytest.approx(0.0, abs=1e-9)
+
+
 def test_numbers_are_judged_at_their_constant_in_their_own_unit() -> None:
     found, _ = numbers_of({"mse": 0.5, "mae": 0.1}, 3)
     assert found.best.strategy.name == "mae"

@@ -130,7 +130,7 @@ class Verdict:
     kept direct search: it gained 0.0300 over cross-entropy on 900 held-out rows, 85 of the rarer class
     (standard error 0.0100)
     >>> print(Verdict(True, -0.01, 0.02, strategy="plug-in"))
-    kept the plug-in rule: it was 0.0100 behind cross-entropy on the validation rows, within noise (standard error 0.0200)
+    kept a plug-in rule: it was 0.0100 behind cross-entropy on the validation rows, within noise (standard error 0.0200)
     >>> print(Verdict(True, 2.5, 0.5, "squared error", strategy="mae", rows=900, detail="cost 31.2"))
     kept mae (cost 31.2): it gained 2.5000 over squared error on 900 held-out rows (standard error 0.5000)
     """
