@@ -43,14 +43,8 @@ def difference(frame: pd.DataFrame, ours: str, rival: str) -> str:
     """Return how far one of ours is ahead of a rival, in the mean of the tables, and on each."""
     gaps = (frame[ours] - frame[rival]).groupby(level="table", sort=False)
     mean, error = gaps.mean(), gaps.sem()
-    ahead, behind = (
-        [
-            f"{table} ({mean[table]:+.3f} ± {error[table]:.3f})"
-            for table in mean.index
-            if sign * mean[table] > error[table]
-        ]
-        for sign in (1, -1)
-    )
+    told = {table: f"{table} ({mean[table]:+.3f} ± {error[table]:.3f})" for table in mean.index}
+    ahead, behind = ([told[table] for table in told if sign * mean[table] > error[table]] for sign in (1, -1))
     names = {**RIVALS, **OURS}
     return (
         f"- {names[ours].capitalize()}, against {names[rival]}: {mean.mean():+.4f} in the mean of the tables; ahead by "
@@ -71,8 +65,9 @@ def page(path: Path = RESULTS) -> str:
 
 Times until an event, some of them censored: such a row was only followed until then. What counts is often the order of
 the rows, by Harrell's concordance index: of the pairs in which the earlier time is that of an event, the share that is
-ordered correctly. Cox's partial likelihood is its usual stand-in. `MetricRegressor("censored_concordance")` is
-trained for the index itself: predictions are higher where the event comes later.
+ordered correctly. Cox's partial likelihood is its usual stand-in. `MetricRegressor("censored_concordance")` chooses by
+the index itself among squared error, Cox's loss, direct search for the index and its learned surrogate; predictions are
+higher where the event comes later.
 
     from metricgrad import MetricRegressor
 
@@ -88,8 +83,8 @@ number of trees; ours choose strategy and units on five folds. The index is comp
 
 {pairs}
 
-Strategies that were kept by ours: {chosen}. Their start is squared error of the time, which takes the time at which a
-row was lost from view for that of its event. Cox's loss does not, and is no strategy of the package yet.
+Strategies that were kept by ours: {chosen}. The surrogate took no part here (`method="direct"`): it has to be fitted on
+every fold, which takes most of the time of a fit. Squared error (mse) is that of the rows whose event was seen.
 
 {listed(sorted({record["command"].split(" --")[0] for record in records}))}; {versions(records)}.
 """

@@ -1,10 +1,10 @@
 """Times until an event, some of which are censored, against Cox: python -m studies.survival.run
 
 Harrell's concordance index of three tables that `scikit-survival` contains (install the extra `bench`). Rows are split
-70/30, by whether their event was seen. `MetricRegressor("censored_concordance", method="direct")` chooses among
-squared error, Cox's loss and direct search for the index on five folds of the training rows; the ridge penalty of Cox's model is chosen on five folds too, and trees have as many as are best
-there. Test rows are looked at once, by the index as scikit-survival computes it. Every run is stored as it ends; run
-again to continue.
+70/30, by whether their event was seen. `MetricRegressor("censored_concordance", method="direct")` chooses among squared
+error, Cox's loss and direct search for the index on five folds of the training rows; the ridge penalty of Cox's model
+and the number of boosted trees are chosen on five folds too. Test rows are looked at once, by the index as
+scikit-survival computes it. Every run is stored as it ends; run again to continue.
 """
 
 from __future__ import annotations
