@@ -14,7 +14,7 @@ from sklearn.metrics import average_precision_score, f1_score
 from torch import nn
 
 from metricgrad import MetricClassifier, Recipe, black_box
-from metricgrad.estimators.candidates import Candidate, Judge, NumberCandidate, scale_of
+from metricgrad.estimators.candidates import Candidate, HeldOut, Judge, NumberCandidate, RuleCandidate, scale_of
 from metricgrad.estimators.competition import Competition, ranked
 from metricgrad.estimators.metric_estimator import Trained
 from metricgrad.metrics.constants import Units
@@ -108,6 +108,37 @@ def test_by_a_metric_with_columns_a_strategy_must_beat_every_simpler_one(columns
         assert behind["proper"][0] > behind["proper"][1]
 
 
+class Doubtful(RuleCandidate):
+    """A rule whose decision scores are worse than the scores of its model by less than noise."""
+
+    rule = None
+
+    def judged(self, folds: int | None = None) -> HeldOut:
+        rows = Candidate.held_out(self, folds)
+        noise = torch.randn(len(rows.y), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        return rows._replace(scores=rows.scores + self.noise * noise)
+
+    noise = 0.05
+
+
+@pytest.mark.parametrize(("noise", "kept"), [(0.05, "plug-in"), (1.0, "proper")])
+def test_by_a_metric_with_columns_the_usual_loss_must_beat_the_plug_in_rule(noise: float, kept: str) -> None:
+    metric = replace(f1, columns=("amount",))
+    by_name = {strategy.name: strategy for strategy in STRATEGIES}
+    model = "linear"
+    candidates = [Candidate(model, SHORT, by_name["proper"]), Doubtful(model, SHORT, by_name["plug-in"])]
+    candidates[1].noise = noise
+
+    def train(candidate: Candidate, fold: int, left: float | None) -> tuple[Trained, Rows]:
+        return Trained(Scorer(Fixed(0.1)), [], False, None, metric), rows_of(fold)
+
+    found = Competition(candidates, 2)
+    found.run(train)
+    proper, rule = (each.judged().loss(found.judge) for each in candidates)
+    assert proper < rule
+    assert found.best.strategy.name == kept
+
+
 def numbers_of(noises: dict[str, float], folds: int) -> tuple[Competition, list[str]]:
     """Run a competition of strategies of numbers; every model is wrong by noise of its own, and by 7."""
     by_name, units, metric = {one.name: one for one in NUMBER_STRATEGIES}, Units(), get_metric("mae")
@@ -123,6 +154,30 @@ def numbers_of(noises: dict[str, float], folds: int) -> tuple[Competition, list[
     found = Competition(candidates, folds, judge=Judge(metric, metric))
     found.run(train)
     return found, trained
+
+
+class Moved(nn.Module):
+    """Scores rows by their first feature, from another level."""
+
+    def __init__(self, level: float) -> None:
+        super().__init__()
+        self.level = nn.Parameter(torch.tensor(level, dtype=torch.float64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x[:, :1] + self.level
+
+
+def test_by_a_metric_of_order_the_level_of_a_fold_does_not_matter() -> None:
+    metric = get_metric("censored_concordance")
+    candidate = NumberCandidate("linear", SHORT, NUMBER_STRATEGIES[0], Units(), metric)
+    for fold, level in enumerate((0.0, 50.0, -50.0)):
+        x = torch.randn(200, 1, generator=torch.Generator().manual_seed(fold)).double()
+        y = torch.stack((x[:, 0], torch.ones(200).double()), -1)
+        candidate.add(Trained(Scorer(Moved(level)), [], False, None, metric), Rows(x, y))
+    judge = Judge(metric, metric)
+    assert candidate.held_out().loss(judge) > 0.2
+    assert candidate.judged().loss(judge) < 0.05
+    assert candidate.judged(1).loss(judge) == pytest.approx(0.0, abs=1e-9)
 
 
 def test_numbers_are_judged_at_their_constant_in_their_own_unit() -> None:

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import huber as scipy_huber
 from sklearn.metrics import mean_pinball_loss
+from torch import Tensor
 
 from metricgrad.losses.default import SquaredError, SquaredErrorOfEvents, proxy_for
-from metricgrad.losses.regression import AbsoluteError, Huber, Pinball, SoftWithin, Welsch
+from metricgrad.losses.regression import AbsoluteError, Huber, PartialLikelihood, Pinball, SoftWithin, Welsch
 from metricgrad.metrics.registry import get_metric
 from metricgrad.metrics.tasks import CENSORED
 
@@ -83,3 +84,39 @@ def test_a_width_is_positive(make: type[Huber]) -> None:
         Pinball(1)
     with pytest.raises(ValueError, match="softness: expected a positive finite number, got -1"):
         SoftWithin(1, -1)
+
+
+def partial_likelihood_by_definition(risks: Tensor, times: Tensor, events: Tensor, weights: Tensor) -> float:
+    """Oracle: event by event, over all rows that are still there."""
+    total = 0.0
+    for risk, time, event, weight in zip(risks, times, events, weights, strict=True):
+        if event:
+            there = times >= time
+            total += float(weight * (torch.log((weights * risks.exp())[there].sum()) - risk))
+    return total / float((weights * events).sum())
+
+
+def test_cox_is_the_partial_likelihood_of_the_events() -> None:
+    generator = torch.Generator().manual_seed(0)
+    times = torch.randint(1, 9, (40,), generator=generator).double()  # with ties
+    events = (torch.rand(40, generator=generator) < 0.6).double()
+    scores = torch.randn(40, generator=generator, dtype=torch.float64)
+    weights = torch.randint(0, 3, (40,), generator=generator).double()
+    targets = torch.stack((times, events), -1)
+    for own in (torch.ones(40, dtype=torch.float64), weights):
+        expected = partial_likelihood_by_definition(-scores, times, events, own)
+        assert float(PartialLikelihood()(scores, targets, own)) == pytest.approx(expected, abs=1e-9)
+    plain = PartialLikelihood()(scores, targets)
+    assert float(plain) == pytest.approx(partial_likelihood_by_definition(-scores, times, events, torch.ones(40)))
+
+
+def test_cox_of_rows_without_weight_or_events_has_a_finite_gradient() -> None:
+    scores = torch.randn(2, 5, generator=torch.Generator().manual_seed(1)).requires_grad_()
+    targets = torch.stack((torch.arange(10.0).view(2, 5), torch.tensor([[0.0] * 5, [1.0] * 5])), -1)
+    weights = torch.tensor([[1.0, 0, 0, 1, 1], [0.0, 1, 1, 1, 0]])
+    loss = PartialLikelihood()(scores, targets, weights)
+    loss.backward()
+    assert scores.grad is not None
+    assert bool(scores.grad.isfinite().all())
+    assert float(scores.grad[0].abs().sum()) == 0.0
+    assert float(scores.grad[1, [0, 4]].abs().sum()) == pytest.approx(0.0, abs=1e-12)

@@ -63,7 +63,7 @@ def test_what_costs_calls_is_not_searched_or_weighted() -> None:
         ("mae", "linear", ["mse", "mae", "huber", "pinball", "direct", "surrogate"]),
         ("within(0.1)", "linear", ["mse", "mae", "huber", "pinball", "tolerance", "direct", "surrogate"]),
         ("r2", "small", ["mse", "mae", "huber", "pinball", "longer", "surrogate"]),
-        ("censored_concordance", "linear", ["mse", "direct", "surrogate"]),
+        ("censored_concordance", "linear", ["mse", "cox", "direct", "surrogate"]),
     ],
 )
 def test_strategies_of_numbers_suit_metric_and_model(metric: str, model: str, names: list[str]) -> None:

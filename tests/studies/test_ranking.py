@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.metrics import ndcg_score
 
 from metricgrad.evaluation.store import Store
 from studies.ranking import page as ranking_page
@@ -80,3 +81,42 @@ def test_the_example_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> Non
     value, _, verdict = capsys.readouterr().out.partition(" ")
     assert float(value) > 0.9
     assert verdict.startswith("kept ")
+
+
+# ---- beside a published benchmark ------------------------------------------------------------------------------------
+
+
+def test_ndcg_is_that_of_the_benchmark() -> None:
+    """Oracle: scikit-learn, given gains, where no scores are equal."""
+    pytest.importorskip("lightgbm")
+    from studies.ranking.published import ndcg
+
+    rng = np.random.default_rng(0)
+    queries = np.repeat(np.arange(20), 15)
+    grades, scores = rng.integers(0, 5, 300).astype(float), rng.normal(size=300)
+    grades[:15] = 0  # without relevant documents: counts 1
+    expected = [
+        ndcg_score([2 ** grades[queries == one] - 1], [scores[queries == one]], k=10) if one else 1.0
+        for one in range(20)
+    ]
+    assert ndcg(scores, grades, queries) == pytest.approx(np.mean(expected))
+
+
+def test_of_equal_scores_the_worst_comes_first() -> None:
+    pytest.importorskip("lightgbm")
+    from studies.ranking.published import ndcg
+
+    grades, queries = np.array([2.0, 0.0, 1.0]), np.zeros(3)
+    best, worst = (sum(g / np.log2(place + 2) for place, g in enumerate(order)) for order in ((3, 1, 0), (0, 1, 3)))
+    assert ndcg(np.ones(3), grades, queries) == pytest.approx(worst / best)
+
+
+def test_queries_that_choose_are_whole_and_of_the_training_rows() -> None:
+    pytest.importorskip("lightgbm")
+    from studies.ranking.published import Part, held_out
+
+    rows = Part(np.zeros((40, 1)), np.zeros(40), np.repeat(np.arange(10), 4))
+    kept = held_out(rows, 0)
+    assert kept.sum() == 8
+    assert set(rows.queries[kept]).isdisjoint(rows.queries[~kept])
+    assert rows.sizes.tolist() == [4] * 10

@@ -5,11 +5,16 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
 
+from metricgrad import get_metric
 from metricgrad.evaluation.store import Store
 from metricgrad.surrogate import pretraining as universal
 from studies.targets import page as targets
+from studies.targets import rivals
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "targets.md").read_text("utf-8")
@@ -58,3 +63,39 @@ def test_the_programs_of_the_page_run(program: str, tmp_path: Path, monkeypatch:
     names: dict[str, object] = {}
     exec(program, names)
     assert {"model"} <= set(names)
+
+
+# ---- rivals on letter ------------------------------------------------------------------------------------------------
+
+
+def small_task() -> rivals.Task:
+    rng = np.random.default_rng(0)
+    x = np.column_stack((rng.normal(size=(600, 3)), np.ones(600)))
+    y = (x[:, :3] + 0.7 * rng.normal(size=(600, 3))).argmax(1)
+    parts = [slice(0, 300), slice(300, 450), slice(450, 600)]
+    return rivals.Task(
+        [torch.from_numpy(x[own]) for own in parts], [torch.from_numpy(y[own]) for own in parts], get_metric("macro_f1")
+    )
+
+
+def test_rivals_start_from_the_minimum_of_cross_entropy() -> None:
+    """Oracle: scikit-learn, whose penalty leaves the bias alone, which hardly matters here."""
+    task, weights = small_task(), torch.tensor([1.0, 2.0, 0.5], dtype=torch.float64)
+    x, y = task.x[0].numpy(), task.y[0].numpy()
+    for own in (None, weights):
+        found = (task.x[0] @ rivals.solved(task, 1e-7, own)).softmax(-1).numpy()
+        share = np.ones(300) if own is None else own.numpy()[y]
+        model = LogisticRegression(C=1e5, max_iter=2000).fit(x[:, :3], y, sample_weight=share / share.mean())
+        assert np.abs(found - model.predict_proba(x[:, :3])).max() < 0.01
+
+
+@pytest.mark.parametrize("method", list(rivals.SEARCHES))
+def test_a_search_does_not_lose_what_it_looks_at(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rivals, "EVALUATIONS", dict.fromkeys(rivals.EVALUATIONS, 60))
+    task = small_task()
+    start = rivals.solved(task, 1e-6)
+    found = rivals.SEARCHES[method](task, start, 1e-6, 0)
+    assert found.shape == start.shape
+    before, after = (sum(task.loss(task.x[part] @ each, part) for part in (0, 1)) for each in (start, found))
+    assert after <= before + 0.02
+    assert rivals.tuned(task, found)[0] <= task.loss(task.x[1] @ found, 1)

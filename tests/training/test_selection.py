@@ -135,6 +135,34 @@ def test_the_error_of_very_many_rows_is_found_by_some_of_them(metric: Metric, mo
     assert set(sizes) == {4_000}
 
 
+@pytest.mark.parametrize("spec", ["value_at_capacity(0.05, amount)", "savings(1, amount)"])
+def test_by_a_metric_with_columns_some_negatives_stand_for_the_others(
+    spec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Oracle: all rows. Negatives that stand for ten each must vary as ten rows do, not as one ten times as heavy."""
+    rows, metric = table(20_000, 5), get_metric(spec).best
+    amounts = torch.rand(20_000, generator=torch.Generator().manual_seed(0)) * 100
+    rare = rows.y * (torch.rand(20_000, generator=torch.Generator().manual_seed(1)) < 0.1)
+    targets = torch.stack([rare, amounts], -1)
+    scores = [scores_of(Fixed(good), rows.x) for good in (0.4, 0.8)]
+    by_all = standard_error(metric, *scores, targets, draws=200)
+    monkeypatch.setattr(selecting, "MAX_ROWS_OF_COLUMNS", 2_500)
+    sizes, judged = [], metric.function
+    counted = replace(metric, function=lambda s, *sets: (sizes.append(s.shape[-1]), judged(s, *sets))[1])
+    assert standard_error(counted, *scores, targets, draws=200) == pytest.approx(by_all, rel=0.3)
+    assert set(sizes) == {2_500}
+
+
+def test_rows_of_groups_are_all_resampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, metric = table(400, 5), get_metric("group_min(recall, sex)")
+    monkeypatch.setattr(selecting, "MAX_ROWS_OF_COLUMNS", 100)
+    sizes, judged = [], metric.function
+    counted = replace(metric, function=lambda s, *sets: (sizes.append(s.shape[-1]), judged(s, *sets))[1])
+    scores = [scores_of(Fixed(good), rows.x) for good in (0.4, 0.8)]
+    standard_error(counted, *scores, torch.stack([rows.y, torch.arange(400) % 2], -1), draws=8)
+    assert set(sizes) == {400}
+
+
 def test_a_metric_without_weights_is_judged_on_rows_drawn_anew() -> None:
     rows = table(500, 4)
     scores = [scores_of(Fixed(good), rows.x) for good in (0.4, 0.8)]

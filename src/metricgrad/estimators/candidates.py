@@ -13,6 +13,7 @@ from torch import Tensor
 from metricgrad.estimators.metric_estimator import Trained, scores_in_double
 from metricgrad.metrics.constants import Units, best_constant
 from metricgrad.metrics.registry import Metric
+from metricgrad.metrics.regression import OF_ORDER
 from metricgrad.strategies.proper import Proper
 from metricgrad.training.averaging import averaged
 from metricgrad.training.data import Rows
@@ -258,8 +259,15 @@ class NumberCandidate(Candidate):
         return rows._replace(scores=self.units.to_targets(rows.scores))
 
     def judged(self, folds: int | None = None) -> HeldOut:
-        """Return these predictions with the constant that is best for them: a factor of logarithms, else a shift."""
+        """Return these predictions with the constant that is best for them: a factor of logarithms, else a shift.
+
+        By a metric of their order they are standardised by fold: a loss of order says nothing of their level.
+        """
         count = len(self.folds[:folds])
+        if count not in self._judged and self.metric.name in OF_ORDER:
+            scales = [scale_of(fold.scores.double(), classes=False) for fold in self.folds[:folds]]
+            own = [(fold.scores - mean) / size for fold, (mean, size) in zip(self.folds, scales, strict=False)]
+            self._judged[count] = self.held_out(folds)._replace(scores=torch.cat(own))
         if count not in self._judged:  # a metric may be costly
             rows = self.held_out(folds)
             assert self.units is not None

@@ -23,8 +23,8 @@ BEHIND = 2.0
 MARGIN = 0.5
 """Standard errors by which another strategy must be better than the usual loss to be chosen."""
 MARGIN_OF_MONEY = 1.0
-"""The same by a metric with columns, over every simpler strategy: few rows carry the money, and one may be found. And
-of what follows a metric of numbers itself, over the best of the losses made by hand."""
+"""The same by a metric with columns, over the plug-in rule and every simpler strategy: few rows carry the money, and
+one may be found. And of what follows a metric of numbers itself, over the best of the losses made by hand."""
 NOT_TRIED = "not tried: training was stopped before"
 
 
@@ -170,8 +170,11 @@ class Competition:
         return best if usual is best or self._is_ahead(best, usual, common, MARGIN) else usual
 
     def _simplest(self, alike: Sequence[Candidate], common: int) -> Candidate:
-        """Return the last of the candidates that is better, beyond noise, than the one kept of those before it."""
-        kept, *others = alike
+        """Return the last of the candidates that is better, beyond noise, than the one kept of those before it.
+
+        A rule that decides by probability and columns comes first: of calibrated probabilities it is the best there is.
+        """
+        kept, *others = sorted(alike, key=lambda candidate: not candidate.strategy.nothing)
         for candidate in others:
             kept = candidate if self._is_ahead(candidate, kept, common, MARGIN_OF_MONEY) else kept
         return kept

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 AUTO, LONGER = "auto", "longer"
 USUAL_LOSSES = ("mse", "mae", "huber")
-BY_HAND_LOSSES = (*USUAL_LOSSES, "pinball", "tolerance")
+BY_HAND_LOSSES = (*USUAL_LOSSES, "pinball", "tolerance", "cox")
 METHODS = {
     AUTO: (*BY_HAND_LOSSES, LONGER, "direct", "surrogate"),
     "usual": USUAL_LOSSES,

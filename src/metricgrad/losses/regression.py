@@ -10,6 +10,7 @@ about one, as an estimator's are: the width of each loss is in the same units.
 | `pinball` | costs that differ by side | Koenker and Bassett 1978 |
 | `soft-within` | within a tolerance | |
 | `welsch` | within a tolerance | Holland and Welsch 1977 |
+| `cox` | the order of times, some of which are censored | Cox 1972 |
 """
 
 from __future__ import annotations
@@ -100,3 +101,21 @@ class Pinball(nn.Module):
         """Return the loss of all rows of all sets together."""
         error = targets.to(scores.dtype) - scores
         return row_mean(torch.maximum(self.quantile * error, (self.quantile - 1) * error), weights)
+
+
+class PartialLikelihood(nn.Module):
+    """Cox's partial likelihood, negated, of times of which some are censored; ties as Breslow has them.
+
+    Scores are high where the event comes late: they are the log risk, negated.
+    """
+
+    def forward(self, scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
+        """Return the mean over the events of all sets: scores `(..., n)`, targets `(..., n, 2)`; 0 without events."""
+        times, events = targets[..., 0].contiguous(), targets[..., 1].to(scores.dtype)
+        own = torch.ones_like(scores) if weights is None else weights.to(scores.dtype).expand(scores.shape)
+        sooner, order = (-times).expand(scores.shape).sort(-1)
+        heavy = -scores + own.clamp(min=1e-30).log()
+        at_risk = heavy.gather(-1, order).logcumsumexp(-1)  # of rows that are still there at the time of each
+        last = torch.searchsorted(sooner, (-times).expand(scores.shape).contiguous(), right=True) - 1
+        counted = own * events
+        return (counted * (at_risk.gather(-1, last) + scores)).sum() / counted.sum().clamp(min=1e-12)

@@ -1,4 +1,4 @@
-"""Losses of numbers made by hand: absolute errors, Huber's, quantiles, soft tolerances; and the best of them again."""
+"""Losses of numbers made by hand: absolute errors, Huber's, quantiles, soft tolerances, Cox's; and the best again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from metricgrad.losses.regression import AbsoluteError, Huber, Pinball, SoftWithin, Welsch
+from metricgrad.losses.regression import AbsoluteError, Huber, PartialLikelihood, Pinball, SoftWithin, Welsch
 from metricgrad.metrics.constants import InUnits
 from metricgrad.metrics.registry import Metric
 from metricgrad.metrics.regression import OF_ORDER
@@ -89,6 +89,20 @@ class Tolerances(ByHand):
     def named(self, loss: nn.Module) -> str:
         """Return the name of the loss with its width."""
         return f"{'welsch' if isinstance(loss, Welsch) else 'soft-within'}-{loss.width:.2g}"
+
+
+class Cox(Strategy):
+    """Follow Cox's partial likelihood, which knows what a censored time says."""
+
+    name = "cox"
+
+    def suits(self, setting: Setting) -> bool:
+        """Return whether times may be censored."""
+        return setting.metric.task.name == "censored"
+
+    def losses(self, setting: Setting, progress: Progress | None = None) -> Sequence[nn.Module]:
+        """Return the loss."""
+        return [PartialLikelihood()]
 
 
 class Longer(ByHand):

@@ -6,7 +6,7 @@ from metricgrad.strategies.cost_weighted import CostWeighted
 from metricgrad.strategies.direct import Direct
 from metricgrad.strategies.hand_made import HandMade
 from metricgrad.strategies.named import Named
-from metricgrad.strategies.number_losses import Absolute, Longer, Quantiles, Robust, Tolerances
+from metricgrad.strategies.number_losses import Absolute, Cox, Longer, Quantiles, Robust, Tolerances
 from metricgrad.strategies.number_surrogate import NumberSurrogate
 from metricgrad.strategies.plug_in import PlugIn
 from metricgrad.strategies.proper import Proper
@@ -31,6 +31,7 @@ NUMBER_STRATEGIES: tuple[Strategy, ...] = (
     Robust(),
     Quantiles(),
     Tolerances(),
+    Cox(),
     Longer(),
     Direct(),
     NumberSurrogate(),

@@ -129,6 +129,8 @@ class Verdict:
     >>> print(Verdict(True, 0.03, 0.01, strategy="direct", rows=900, positives=85))  # doctest: +NORMALIZE_WHITESPACE
     kept direct search: it gained 0.0300 over cross-entropy on 900 held-out rows, 85 of the rarer class
     (standard error 0.0100)
+    >>> print(Verdict(True, -0.01, 0.02, strategy="plug-in"))
+    kept a plug-in rule: it was 0.0100 behind cross-entropy on the validation rows, within noise (standard error 0.0200)
     >>> print(Verdict(True, 2.5, 0.5, "squared error", strategy="mae", rows=900, detail="cost 31.2"))
     kept mae (cost 31.2): it gained 2.5000 over squared error on 900 held-out rows (standard error 0.5000)
     """
@@ -159,7 +161,7 @@ class Verdict:
         over = f" over {self.proxy}" if self.strategy else ""
         by = f"was {-gain:.4f} behind {self.proxy}" if gain < 0 else f"gained {gain:.4f}{over}"
         noise = "" if error != error else f" (standard error {error:.4f})"
-        within = ", within noise" if noise and not self.followed and gain >= 0 else ""
+        within = ", within noise" if noise and self.followed == (gain < 0) else ""
         return f"{kept}: {self._who} {by} on {self._where}{within}{noise}"
 
     @property

@@ -11,6 +11,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -27,6 +28,8 @@ MAX_TOTAL_ROWS = 5_000_000
 """Rows of all resamples together, which limits the draws if there are many rows, and then the rows of each."""
 ROWS_PER_BATCH = 1_000_000
 """Rows of resamples evaluated at a time."""
+MAX_ROWS_OF_COLUMNS = 30_000
+"""Rows of a resample by a metric with columns; of more, some of the larger class stand for the others."""
 
 
 def loss_of(metric: Metric, rows: Rows, scores: Tensor) -> float:
@@ -234,6 +237,12 @@ def standard_error(
         some = torch.randperm(rows, generator=torch.Generator().manual_seed(seed))[:most]
         few = first[some], second[some], targets[some], None if weights is None else weights[some]
         return math.sqrt(most / rows) * standard_error(metric, *few, draws=draws, seed=seed)
+    stand_for = None
+    if rows > MAX_ROWS_OF_COLUMNS and _may_be_thinned(metric):
+        some, stand_for = _thinned(metric.task.label(targets) == 1, seed)
+        first, second, targets = first[some], second[some], targets[some]
+        weights = None if weights is None else weights[some]
+        rows = cells = len(some)
     if draws is None:
         draws = MIN_DRAWS if metric.costly else max(min(MAX_DRAWS, MAX_TOTAL_ROWS // max(cells, 1)), MIN_DRAWS)
     generator = torch.Generator().manual_seed(seed)
@@ -241,7 +250,7 @@ def standard_error(
     for part in torch.arange(draws).split(max(ROWS_PER_BATCH // max(cells, 1), 1)):
         shape = (len(part), rows)
         if metric.takes_weights:
-            counts = torch.empty(shape, dtype=torch.float64).exponential_(generator=generator)
+            counts = _counts(shape, stand_for, generator)
             sets = (targets, counts if weights is None else counts * weights)
             losses = [metric(s.double().expand(len(part), *s.shape), *sets) for s in (first, second)]
         else:
@@ -249,6 +258,30 @@ def standard_error(
             losses = [metric(scores.double()[drawn], targets[drawn]) for scores in (first, second)]
         differences.append(losses[0] - losses[1])
     return float(torch.cat(differences).std())
+
+
+def _may_be_thinned(metric: Metric) -> bool:
+    """Whether rows of two classes are resampled by weights; a group may have few rows of either class."""
+    return bool(metric.columns) and metric.task.classes and metric.takes_weights and not metric.groups
+
+
+def _thinned(positive: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+    """Return places of some rows, and how many each stands for; the rows of a small class are all among them."""
+    sizes = [int((~positive).sum()), int(positive.sum())]
+    least = min(min(sizes), MAX_ROWS_OF_COLUMNS // 2)
+    kept = [least if size == min(sizes) else min(MAX_ROWS_OF_COLUMNS - least, size) for size in sizes]
+    order = torch.randperm(len(positive), generator=torch.Generator().manual_seed(seed))
+    parts = [order[positive[order] == kind][:count] for kind, count in enumerate(kept)]
+    shares = [torch.full((count,), size / max(count, 1)) for size, count in zip(sizes, kept, strict=True)]
+    return torch.cat(parts), torch.cat(shares).double()
+
+
+def _counts(shape: tuple[int, int], stand_for: Tensor | None, generator: torch.Generator) -> Tensor:
+    """Return how much each resample counts each row: exponential, or the sum of as many as the row stands for."""
+    if stand_for is None:
+        return torch.empty(shape, dtype=torch.float64).exponential_(generator=generator)
+    seed = int(torch.randint(2**62, (), generator=generator))
+    return torch.from_numpy(np.random.default_rng(seed).standard_gamma(stand_for.numpy(), shape))
 
 
 def _error_of_sets(metric: Metric, first: Tensor, second: Tensor, targets: Tensor, weights: Tensor | None) -> float:
