@@ -67,34 +67,44 @@ def judged(sets: list[ScoredSet], name: str, how: Probing) -> dict[str, Any]:
     return {"metric": name, "rows": how.rows} | {kind: [round(x, 5) for x in each] for kind, each in by_kind}
 
 
-def measured(table: str, kinds: list[str], known: set[tuple[str, str, int]]) -> Iterator[list[dict[str, Any]]]:
-    """Yield what is found on the sets of a table by model and size, of those that are not known yet."""
+def measured(table: str, kinds: list[str], known: set[tuple[str, str, int, str]]) -> Iterator[list[dict[str, Any]]]:
+    """Yield what is found on the sets of a table by model and size, of the metrics that are not known there yet."""
     rows = training_rows(table)
     for kind in kinds:
-        missing = [how for how in PROBINGS if (table, kind, how.rows) not in known]
-        model = trained(rows, kind) if missing else None
-        for how in missing:
-            sets = scored_sets(model, rows, how.rows, how.sets, SEED)
-            yield [{"table": table, "model": kind, **judged(sets, name, how)} for name in two_class_metrics()]
+        by_size = {
+            how: [name for name in two_class_metrics() if (table, kind, how.rows, name) not in known]
+            for how in PROBINGS
+        }
+        model = trained(rows, kind) if any(by_size.values()) else None
+        for how, names in by_size.items():
+            if names:
+                sets = scored_sets(model, rows, how.rows, how.sets, SEED)
+                yield [{"table": table, "model": kind, **judged(sets, name, how)} for name in names]
 
 
 def main() -> None:
     parser = parser_of(__doc__ or "", page.DIRECTION)
     parser.add_argument("--tables", nargs="+", default=list(TABLES))
     parser.add_argument("--models", nargs="+", default=list(MODELS))
+    parser.add_argument("--again", nargs="+", default=[], help="metrics to measure again, where they are stored")
     asked = parser.parse_args()
     if not asked.report:
         torch.set_num_threads(1)
-        run_missing(asked.results, asked.tables, asked.models)
+        run_missing(asked.results, asked.tables, asked.models, set(asked.again))
     page.main()
 
 
-def run_missing(path: Path, tables: list[str], kinds: list[str]) -> None:
-    """Measure what is not stored yet; it is stored as it is found, with the number of the run that found it."""
+def run_missing(path: Path, tables: list[str], kinds: list[str], again: set[str]) -> None:
+    """Measure what is not stored yet; it is stored as it is found, with the number of the run that found it.
+
+    Metrics that are measured again, since their surrogates are others, lose what is stored of them on these tables.
+    """
     stored = json.loads(path.read_text("utf-8")) if path.is_file() else {"seed": SEED, "runs": [], "cells": []}
     stored["probings"] = [asdict(each) for each in PROBINGS]
     stored["runs"].append({"command": command(), "made_by": provenance()})
-    known = {(cell["table"], cell["model"], cell["rows"]) for cell in stored["cells"]}
+    old = [cell for cell in stored["cells"] if cell["metric"] in again and cell["table"] in tables]
+    stored["cells"] = [cell for cell in stored["cells"] if cell not in old]
+    known = {(cell["table"], cell["model"], cell["rows"], cell["metric"]) for cell in stored["cells"]}
     with work_bar() as report:
         for number, table in enumerate(tables, 1):
             for found in measured(table, kinds, known):

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from metricgrad.surrogate import soft_curve
 from metricgrad.surrogate.network import (
     CONFIGS,
     TOP_POSITION,
@@ -17,9 +18,11 @@ from metricgrad.surrogate.network import (
     meta_loss,
     standardised,
 )
+from metricgrad.surrogate.soft_curve import SoftCurve, placed_thresholds
 
 CENTRED, SCALED, PAPER = SurrogateConfig(), SurrogateConfig(standardise="scale"), CONFIGS["paper"]
 TOP = SurrogateConfig(standardise="top")
+ATTENTION = SurrogateConfig(h=(32, 32), attention=True)
 
 
 def built(config: SurrogateConfig, seed: int = 0) -> Surrogate:
@@ -28,7 +31,7 @@ def built(config: SurrogateConfig, seed: int = 0) -> Surrogate:
         return Surrogate(config).double().eval()
 
 
-SURROGATES = {config: built(config).requires_grad_(False) for config in (CENTRED, SCALED, PAPER, TOP)}
+SURROGATES = {config: built(config).requires_grad_(False) for config in (CENTRED, SCALED, PAPER, TOP, ATTENTION)}
 
 
 def random_sets(*shape: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
@@ -91,11 +94,11 @@ def test_only_the_ratio_of_weights_matters(rows, factor: float) -> None:
 @given(rows=ONE_SET)
 def test_a_row_that_weighs_three_is_three_rows(rows) -> None:
     scores, targets, _ = rows
-    surrogate = SURROGATES[CENTRED]
     weights = torch.ones_like(scores)
     weights[0] = 3
     thrice = [torch.cat((column[:1].repeat(2), column)) for column in (scores, targets)]
-    assert_same(surrogate(scores, targets, weights), surrogate(*thrice))
+    for surrogate in (SURROGATES[CENTRED], SURROGATES[ATTENTION]):
+        assert_same(surrogate(scores, targets, weights), surrogate(*thrice))
 
 
 def test_no_weights_are_equal_weights() -> None:
@@ -117,7 +120,7 @@ def test_a_change_of_score_target_or_weight_is_seen() -> None:
 # ---- shapes ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("config", [CENTRED, SCALED, PAPER, TOP], ids=["shift", "scale", "paper", "top"])
+@pytest.mark.parametrize("config", SURROGATES, ids=["shift", "scale", "paper", "top", "attention"])
 @pytest.mark.parametrize("axes", [(), (1,), (5,), (2, 3), (0,)])
 @pytest.mark.parametrize("size", [2, 7, 300])
 def test_sets_in_leading_axes_are_judged_one_by_one(config, axes: tuple[int, ...], size: int) -> None:
@@ -234,6 +237,22 @@ def test_gradients_of_scores_and_weights_are_those_of_finite_differences(config,
     assert torch.autograd.gradcheck(surrogate, inputs)
 
 
+def test_the_gradient_of_attention_is_that_at_thresholds_that_stay_where_they_are(monkeypatch) -> None:
+    surrogate = built(ATTENTION)
+    scores, targets, weights = random_sets(2, 6)
+    targets[:, 0], targets[:, 1] = 1, 0
+    leaf = scores.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(surrogate(leaf, targets, weights).sum(), leaf)
+    shares = weights / weights.sum(-1, keepdim=True)
+    classes = class_weights(targets, shares)
+    position = (standardised(scores, classes, shares, "shift") * SoftCurve.stretch).asinh()
+    centres = placed_thresholds(position, classes, surrogate.g.levels)
+    monkeypatch.setattr(soft_curve, "placed_thresholds", lambda *_: centres)
+    inputs = (scores.requires_grad_(), targets, weights.requires_grad_())
+    assert torch.autograd.gradcheck(surrogate, inputs)
+    assert_same(torch.autograd.grad(surrogate(*inputs).sum(), scores)[0], gradient)
+
+
 @pytest.mark.parametrize("config", [CENTRED, PAPER], ids=["default", "paper"])
 def test_gradients_of_parameters_are_those_of_finite_differences(config: SurrogateConfig) -> None:
     surrogate = built(SurrogateConfig.from_dict({**config.as_dict(), "thresholds": 4, "h": (3,)}))
@@ -266,7 +285,7 @@ DEGENERATE = {
 }
 
 
-@pytest.mark.parametrize("config", [CENTRED, SCALED, PAPER, TOP], ids=["shift", "scale", "paper", "top"])
+@pytest.mark.parametrize("config", SURROGATES, ids=["shift", "scale", "paper", "top", "attention"])
 @pytest.mark.parametrize("case", DEGENERATE)
 @pytest.mark.parametrize("weigh", [1.0, 0.0])
 def test_degenerate_sets_have_finite_losses_and_gradients(config, case: str, weigh: float) -> None:

@@ -28,6 +28,10 @@ CONFIGS = [
         ("shift", 8, (6, 5, 4), "linear"),
     )
 ]
+CONFIGS += [
+    SurrogateConfig(thresholds=thresholds, h=h, link=link, attention=True)
+    for thresholds, h, link in ((64, (32, 32), "sigmoid"), (5, (7,), "linear"))
+]
 
 
 def surrogate_of(config: SurrogateConfig, seed: int = 0) -> Surrogate:

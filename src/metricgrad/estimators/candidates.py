@@ -90,12 +90,14 @@ class Candidate:
         Spent on it.
     note : str
         Why it was trained on fewer folds than others, if it was.
+    left_out : bool
+        Whether it may not be chosen, because its surrogate was doubtful.
     """
 
     def __init__(self, model: Any, recipe: Recipe, strategy: Strategy, classes: bool = False) -> None:
         self.model, self.recipe, self.classes, self.strategy = model, recipe, classes, strategy
         self.folds: list[FoldModel] = []
-        self.seconds, self.note = 0.0, ""
+        self.seconds, self.note, self.left_out = 0.0, "", False
         self.units: Units | None = None
 
     @property

@@ -83,6 +83,9 @@ class Competition:
                     candidate.add(trained, rows)
                 if trained.interrupted:
                     return
+                if trained.doubt:
+                    candidate.left_out, candidate.note = True, f"left out: doubtful surrogate ({trained.doubt})"
+                    running.remove(candidate)
                 if not fold and candidate.proper:
                     running = self._in_best_units(running, candidate.model)
             running = self._not_behind(running) if fold + 1 < self.count else running
@@ -146,8 +149,9 @@ class Competition:
 
         Of the strategies of a model, the usual loss is preferred unless another is better by some standard errors.
         """
-        tried = [candidate for candidate in self.candidates if candidate.folds]
-        tried = [candidate for candidate in tried if candidate.strategy.name == self.asked] or tried
+        trained = [candidate for candidate in self.candidates if candidate.folds]
+        asked = [candidate for candidate in trained if candidate.strategy.name == self.asked]
+        tried = asked or [candidate for candidate in trained if not candidate.left_out] or trained
         if len(tried) == 1:  # a metric may be costly
             return tried[0]
         most = max(len(candidate.folds) for candidate in tried)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 import warnings
+from collections.abc import Callable
 from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,8 +20,9 @@ from metricgrad.metrics.registry import Metric
 from metricgrad.reporting.progress import work_bar
 from metricgrad.strategies.proper import Proper
 from metricgrad.strategies.strategy import Known, Setting, Strategy
+from metricgrad.surrogate.loss import SurrogateLoss
 from metricgrad.training.data import Rows
-from metricgrad.training.history import Round
+from metricgrad.training.history import UNKNOWN, Round, doubt_of
 from metricgrad.training.jobs import Start
 from metricgrad.training.networks import TREES, Scorer
 from metricgrad.training.selection import Best, Selection
@@ -95,7 +99,7 @@ class FoldTraining:
             assert self.usual is not None
             return (self.leader or self.usual)._replace(method=strategy.name, verdict=None)
         best, loss = min(runs, key=_validation_loss)
-        if best.best is not None and best.best.least < self.best.least:
+        if best.best is not None and best.best.least < self.best.least and not best.doubt:
             self.best, self.leader = best.best, best
             self.followed = self.followed if strategy.learned else loss
         history = best.history if start is None else [*self.warm_up, *best.history]
@@ -134,16 +138,53 @@ class FoldTraining:
         guarded = strategy.alone or isinstance(strategy, Proper)
         control = self.followed if strategy.goes_on else None
         runs: list[tuple[Trained, nn.Module]] = []
+        follow = partial(self._follow, rows=rows, start=start, guarded=guarded, control=control)
         for loss in losses:
-            own = deepcopy(self.network)
             with warnings.catch_warnings():
                 if not strategy.alone:  # among others, a surrogate that misleads is not chosen
                     warnings.simplefilter("ignore", UnfaithfulWarning)
-                run = self.estimator._follow(loss, own, rows, self.kept, self.metric, how, start, guarded, control)
+                begun, run = time.perf_counter(), follow(loss, how=how)
+                if isinstance(loss, SurrogateLoss) and not strategy.alone and not run.interrupted:
+                    left = None if how.limit is None else how.limit - (time.perf_counter() - begun)
+                    again = partial(follow, how=how._replace(limit=left))
+                    run, loss = self._restarted(strategy, setting, run, loss, again)
+            if isinstance(loss, SurrogateLoss) and strategy.alone and not run.interrupted and how.recipe.trust > 0:
+                _warn_of_doubt(loss, run)
             runs.append((run._replace(method=strategy.named(loss)), loss))
             if run.interrupted:
                 break
         return runs
+
+    def _follow(self, loss: nn.Module, rows: Rows, **how: Any) -> Trained:
+        return self.estimator._follow(loss, deepcopy(self.network), rows, self.kept, self.metric, **how)
+
+    def _restarted(
+        self,
+        strategy: Strategy,
+        setting: Setting,
+        run: Trained,
+        loss: SurrogateLoss,
+        follow: Callable[[SurrogateLoss], Trained],
+    ) -> tuple[Trained, SurrogateLoss]:
+        """Return a run of a surrogate; if that is doubtful, one of another whose output function is a line.
+
+        If that is doubtful too, or nothing can be known of it, the run says why.
+        """
+        doubt = doubt_of(run.history)
+        if doubt and doubt != UNKNOWN and not loss.frozen:
+            others = [each for each in strategy.losses(setting, None) if isinstance(each, SurrogateLoss)]
+            if others:
+                loss = others[0]
+                loss.straighten()
+                run = follow(loss)
+                doubt = "" if run.interrupted else doubt_of(run.history)
+        return run._replace(doubt=doubt), loss
+
+
+def _warn_of_doubt(loss: SurrogateLoss, run: Trained) -> None:
+    if doubt := doubt_of(run.history):
+        what = f"the surrogate of {loss.metric.label} is doubtful at the end of training: {doubt}"
+        warnings.warn(f"{what}; the best model on validation rows is kept", UnfaithfulWarning, stacklevel=2)
 
 
 def _validation_loss(run: tuple[Trained, nn.Module]) -> float:

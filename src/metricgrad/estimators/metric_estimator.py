@@ -42,7 +42,8 @@ class Trained(NamedTuple):
     """A trained network, what every round did, whether it was stopped, which model was kept, and what judged it.
 
     `held_out` has the scores of the validation rows by the best model that followed cross-entropy, and by the best that
-    followed the loss; `method` is the one that the network was trained by, `best` its checkpoint.
+    followed the loss; `method` is the one that the network was trained by, `best` its checkpoint. `doubt` is why the
+    surrogate that it followed is doubtful, even after a restart, if it is.
     """
 
     network: Scorer
@@ -53,6 +54,7 @@ class Trained(NamedTuple):
     held_out: tuple[torch.Tensor | None, torch.Tensor | None] = (None, None)
     method: str = ""
     best: Best | None = None
+    doubt: str = ""
 
 
 class How(NamedTuple):

@@ -171,6 +171,7 @@ class SurrogateLoss(nn.Module):
         self.frozen, self.clip, self.relational = frozen, clip, relational
         self.sync, self.gather = sync, gather
         self.skipped = self.revived = self.probing_calls = self._saturated = 0
+        self._to_straighten = False
         self.known_cosine = math.nan
         self.register_buffer("running_gap", torch.tensor(float("nan")))
         self.learning_rate = learning_rate
@@ -559,6 +560,11 @@ class SurrogateLoss(nn.Module):
         If that happens again, its output function becomes a line, which cannot saturate.
         """
         few = len(true) < 2
+        if self._to_straighten and not few:
+            self._to_straighten = False
+            self.surrogate.make_linear(pool(), true)
+            self._optimizer = None  # its moments belong to the old output
+            return
         near = few or not gap > DEAD_GAP * float(self.surrogate.high - self.surrogate.low)
         if near or not self.surrogate.is_saturated(pooled := pool()):
             self._saturated = 0
@@ -577,6 +583,15 @@ class SurrogateLoss(nn.Module):
             f"refine: the surrogate of {self.metric.label} was saturated, {gap:.2f} from the metric on average; {what}",
             stacklevel=4,
         )
+
+    def straighten(self) -> None:
+        """At the next `refine`, replace the output function by a line, at the level of the metric on the sets there.
+
+        A line cannot saturate, and reaches losses beyond the range that the surrogate was fitted to.
+        """
+        if self.frozen:
+            raise RuntimeError("straighten: expected a surrogate that is not frozen, got one made with frozen=True")
+        self._to_straighten = True
 
     def _replay(self, steps: int) -> None:
         """Step Adam over sets of earlier calls: a call of a black box is worth more than one step."""
@@ -675,7 +690,7 @@ class SurrogateLoss(nn.Module):
         """Return the state of the optimiser and of calls of a black box, so that a state dict resumes exactly."""
         state = None if self._optimizer is None else self._optimizer.state_dict()
         known = {"skipped": self.skipped, "revived": self.revived, "link": self.surrogate.config.link}
-        known["saturated"] = self._saturated
+        known["saturated"], known["to_straighten"] = self._saturated, self._to_straighten
         found = {"optimizer": state, **known}
         return found if self.judge.budget is None else {**found, "black_box": self._black_box_state()}
 
@@ -686,7 +701,7 @@ class SurrogateLoss(nn.Module):
             # A copy: Adam changes in place what it would share with the loss the state came from.
             self.optimizer.load_state_dict(deepcopy(state["optimizer"]))
         self.skipped, self.revived = state["skipped"], state.get("revived", 0)
-        self._saturated = state.get("saturated", 0)
+        self._saturated, self._to_straighten = state.get("saturated", 0), state.get("to_straighten", False)
         self.surrogate.config = replace(self.surrogate.config, link=state.get("link", self.surrogate.config.link))
         if self.judge.budget is not None and "black_box" in state:
             self._load_black_box(deepcopy(state["black_box"]))

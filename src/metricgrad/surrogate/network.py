@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from metricgrad.metrics.metric import Metric
-from metricgrad.surrogate.views import GRADE_LEVELS, TASK_VIEWS, view_named
+from metricgrad.surrogate.soft_curve import TOKEN, SoftCurve
+from metricgrad.surrogate.views import GRADE_LEVELS, TASK_VIEWS, VIEWS, view_named
 
 EPSILON = 1e-12
 SCORE_STRETCH = 1.5
@@ -27,6 +28,8 @@ GRID_ROWS = 1000
 """Sets of more rows are put on a grid before they are compared with the thresholds of a fixed g."""
 GRID_REACH, GRID_STEP = 9.0, 0.03
 """Half the width of the grid, in compressed scores, and the distance of its points: 0.6 widths of the steepest step."""
+ATTENTION_SCALE = 10.0
+"""Of the logits of attention: from small weights on, it may prefer one threshold to the next."""
 SATURATED = 0.02
 """Mean slope of a sigmoid below which it is saturated; at most it is 0.25."""
 Progress = Callable[[str, int, int], None]
@@ -60,6 +63,9 @@ class SurrogateConfig:
         How a set is seen, a name in `views.py`: as it is, as one set for each of several outputs, ...
     parts : int
         How many ordered sets the view makes of one.
+    attention : bool
+        Whether h judges every threshold of a set by itself, thresholds lying where its scores do (`soft_curve.py`), and
+        the set is judged by attention over them: for metrics at one threshold, which a set chooses itself.
     """
 
     standardise: str = "shift"
@@ -71,6 +77,7 @@ class SurrogateConfig:
     link: str = "sigmoid"
     view: str = "rows"
     parts: int = 1
+    attention: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
@@ -94,6 +101,8 @@ def config_for(metric: Metric) -> SurrogateConfig:
     if metric.task.numbers:
         parts = 2 if metric.task.several else 1
         return SurrogateConfig("none", (64, 64), 0, (64,), link=link, view=view, parts=parts)
+    if metric.at_own_threshold and metric.task.name == "binary" and metric.view is None:
+        return SurrogateConfig("shift", h=(32, 32), link=link, view=view, attention=True)
     parts = {"columns": 1 + len(metric.columns), "ranking": GRADE_LEVELS}.get(metric.task.name, 1)
     thresholds = 32 if metric.task.outputs else 64  # with a set for every output, 32 are enough
     standardise = "scale" if metric.thresholded else "top" if metric.top_rows else "shift"
@@ -138,15 +147,20 @@ class Surrogate(nn.Module):
                 raise ValueError(f"config: expected one of {', '.join(CONFIGS)}, got {config!r}")
             config = CONFIGS[config]
         self.config, self.view = config, view_named(config.view)
-        self.g = LearnedMean(config) if config.g else SoftROC(config.thresholds)
+        if config.attention and (config.g or self.view != VIEWS["rows"]):
+            raise ValueError(f"attention: expected no learned g and the view 'rows', got {config.g}, {config.view!r}")
+        self.g = _pooling(config)
         activation = ACTIVATIONS[config.activation]
-        widths = (config.parts * self.g.width + self.view.sized + self.view.summaries, *config.h)
+        width = TOKEN if config.attention else config.parts * self.g.width + self.view.sized + self.view.summaries
+        widths = (width, *config.h)
         self.h, self.whole = nn.Sequential(), nn.Sequential()
         for before, after in pairwise(widths):
             self.h.extend([nn.Linear(before, after), activation()])
         if self.view.parts == "unordered":
             self.whole.extend([nn.Linear(widths[-1], widths[-1]), activation()])
         self.last = nn.Linear(widths[-1], 1)
+        if config.attention:
+            self.attend = nn.Linear(widths[-1], 1, bias=False)
         self.register_buffer("low", torch.zeros(()))
         self.register_buffer("high", torch.ones(()))
 
@@ -208,6 +222,9 @@ class Surrogate(nn.Module):
         if self.view.parts == "unordered":
             pooled, share = pooled[..., :-1], pooled[..., -1:]
             hidden = self.whole((self.h(pooled) * share).sum(-2))
+        elif self.config.attention:
+            hidden = self.h(pooled.unflatten(-1, (-1, TOKEN)))
+            hidden = ((ATTENTION_SCALE * self.attend(hidden)).softmax(-2) * hidden).sum(-2)
         else:
             hidden = self.h(pooled)
         raw: Tensor = self.last(hidden)[..., 0]
@@ -250,6 +267,12 @@ class Surrogate(nn.Module):
     def fixed_pool(self) -> bool:
         """Whether g has no parameters, so that a set needs to be pooled only once however often h is refined."""
         return not self.config.g
+
+
+def _pooling(config: SurrogateConfig) -> LearnedMean | SoftROC | SoftCurve:
+    if config.g:
+        return LearnedMean(config)
+    return SoftCurve(config.thresholds, GRID_ROWS) if config.attention else SoftROC(config.thresholds)
 
 
 def new_surrogate(config: SurrogateConfig | str, seed: int) -> Surrogate:
@@ -341,6 +364,8 @@ class SoftROC(nn.Module):
     then needs only the sums of the first four powers of their distances from the point below, for each point and class;
     the steps of the grid itself are computed once.
     """
+
+    stretch = SCORE_STRETCH
 
     def __init__(self, thresholds: int) -> None:
         super().__init__()

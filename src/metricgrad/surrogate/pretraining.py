@@ -51,6 +51,9 @@ class Fitting:
 THOROUGH = Fitting()
 ON_DEMAND = Fitting(groups=400, steps=1_000, learning_rate=1e-3)
 """For any other metric of two classes: from the weights of its nearest relative."""
+ON_DEMAND_ATTENTION = Fitting(groups=400, steps=1_000, batch=16, learning_rate=2e-3)
+THOROUGH_ATTENTION = Fitting(groups=6_000, steps=8_000, batch=16, learning_rate=5e-3)
+"""For metrics at one threshold of each set; the few weights of their surrogates are shared by all thresholds."""
 THOROUGH_OUTPUTS = Fitting(groups=1_600, steps=6_000, batch=16, sizes=(100, 200, 400, 800))
 """For several outputs, each of which is a set of its own."""
 THOROUGH_SAMPLES = Fitting(groups=480, steps=4_000, batch=4, sizes=(50, 100, 150))
@@ -252,7 +255,8 @@ def fitting_for(metric: Metric, calls_per_set: float = 0) -> Fitting:
     """Return how the surrogate of a metric is fitted on demand: to a share of the calls that a run may take."""
     of_numbers = dict.fromkeys(("regression", "censored"), ON_DEMAND_REGRESSION)
     by_task = {"ranking": ON_DEMAND_RANKING, **of_numbers}
-    fitting = ON_DEMAND_OUTPUTS if metric.task.outputs else by_task.get(metric.task.name, ON_DEMAND)
+    of_two_classes = ON_DEMAND_ATTENTION if config_for(metric).attention else ON_DEMAND
+    fitting = ON_DEMAND_OUTPUTS if metric.task.outputs else by_task.get(metric.task.name, of_two_classes)
     if not calls_per_set or metric.budget is None:
         return fitting
     sets = CALLS_SHARE * metric.budget.max_calls / calls_per_set
@@ -313,6 +317,8 @@ def thorough_for(metric: Metric) -> Fitting:
         return THOROUGH_SAMPLES
     if metric.task.outputs:
         return THOROUGH_OUTPUTS
+    if config_for(metric).attention:
+        return THOROUGH_ATTENTION
     return THOROUGH_RANKING if metric.task.name == "ranking" else THOROUGH
 
 

@@ -12,6 +12,8 @@ from torch import Tensor
 from metricgrad.surrogate.network import Surrogate, SurrogateConfig
 from metricgrad.surrogate.pretrained import WEIGHTS_FOLDER, open_surrogate, read_record
 
+WITHOUT_ATTENTION = WEIGHTS_FOLDER / "soft_roc"
+"""Surrogates without attention of metrics whose own have it: starts for metrics that are seen in another way."""
 MIN_CORRELATION = 0.3
 """Below which a relative is no better a start than random weights."""
 MAX_SETS = 800
@@ -56,7 +58,8 @@ def _bundled_like(config: SurrogateConfig) -> Iterator[tuple[str, Surrogate]]:
     wanted = replace(config, link="sigmoid")
     if config.view == "weightings":
         wanted = replace(wanted, view="rows", parts=1)
-    for path in sorted(WEIGHTS_FOLDER.glob("*.safetensors")):
+    paths = [*WEIGHTS_FOLDER.glob("*.safetensors"), *WITHOUT_ATTENTION.glob("*.safetensors")]
+    for path in sorted(paths, key=lambda path: path.name):
         record = read_record(path)
         if SurrogateConfig.from_dict(record["config"]) == wanted:
             yield str(record["metric"]), open_surrogate(path)
@@ -64,7 +67,7 @@ def _bundled_like(config: SurrogateConfig) -> Iterator[tuple[str, Surrogate]]:
 
 def _seen_part(pooled: Tensor, surrogate: Surrogate, part: int) -> Tensor:
     """Return the features of one ordered part of pooled sets."""
-    if surrogate.view.parts == "unordered":
+    if surrogate.view.parts == "unordered" or surrogate.config.attention:
         return pooled
     width = surrogate.state_dict()["h.0.weight"].shape[1]
     return pooled[..., part * width : (part + 1) * width]

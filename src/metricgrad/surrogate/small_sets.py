@@ -14,7 +14,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from metricgrad.surrogate.network import EPSILON, GRID_ROWS, SCORE_STRETCH, Surrogate
+from metricgrad.surrogate.network import ATTENTION_SCALE, EPSILON, GRID_ROWS, Surrogate
+from metricgrad.surrogate.small_curve import (
+    Attention,
+    attended,
+    attention_gradient,
+    curve_rates,
+    rates_gradient,
+    tokens_of,
+)
 
 Array = NDArray[Any]
 MAX_CELLS = 1 << 16
@@ -116,11 +124,13 @@ def pool(surrogate: Surrogate, scores: Array, targets: Array, weights: Array | N
     if surrogate.config.standardise == "shift":
         scores = scores - _dot(both, scores)
     per_spread = 1 / np.sqrt(_dot(both * scores, scores) + EPSILON)
-    stretched = scores * (SCORE_STRETCH * per_spread)
-    above, slopes = _rates(g, np.arcsinh(stretched), classes)
+    stretched = scores * (g.stretch * per_spread)
+    attends = surrogate.config.attention
+    above, slopes = (curve_rates if attends else _rates)(g, np.arcsinh(stretched), classes)
     share = masses[:, 0]
     shares = np.concatenate((share, 1 - share), 1)[:, :, None]
-    return Pooled(_features(above, shares), classes, both, scores, per_spread, stretched, slopes, above, shares)
+    features = (tokens_of if attends else _features)(above, shares)
+    return Pooled(features, classes, both, scores, per_spread, stretched, slopes, above, shares)
 
 
 def _rates(g: Any, position: Array, classes: Array) -> tuple[Array, Array]:
@@ -155,7 +165,24 @@ def _features(above: Array, shares: Array) -> Array:
 def scores_gradient(surrogate: Surrogate, pooled: Pooled, gradient: Array) -> Array:
     """Return the gradient of the scores, `(k, n)`, given that of the pooled features, `(k, q)`."""
     g: Any = surrogate.g
-    above, shares, classes = pooled.above, pooled.shares, pooled.classes
+    of_rates = (rates_gradient if surrogate.config.attention else _rates_gradient)(
+        pooled.above, pooled.shares, gradient
+    )
+    of_rates *= g.sharpness.numpy()
+    moved = of_rates @ pooled.slopes.transpose(0, 2, 1)
+    moved *= pooled.classes
+    of_scores: Array = moved.sum(1)
+    of_scores *= g.stretch * pooled.per_spread
+    of_scores /= np.sqrt(pooled.stretched * pooled.stretched + 1)  # the slope of asinh
+    # The spread depends on all scores, and so does the centre.
+    of_scores -= _dot(of_scores, pooled.centred) * pooled.per_spread**2 * (pooled.both * pooled.centred)
+    if surrogate.config.standardise == "shift":
+        of_scores -= of_scores.sum(-1, keepdims=True) * pooled.both
+    return of_scores
+
+
+def _rates_gradient(above: Array, shares: Array, gradient: Array) -> Array:
+    """Return the gradient of the rates above thresholds, `(k, 2, t)`, given that of the pooled features, `(k, q)`."""
     sets, _, thresholds = above.shape
     rates = np.concatenate((above, 1 - above), 1)
     slopes = gradient[:, 1 : 4 * thresholds + 1].reshape(sets, 4, thresholds) * (rates >= 0)
@@ -165,47 +192,49 @@ def scores_gradient(surrogate: Surrogate, pooled: Pooled, gradient: Array) -> Ar
     of_masses = np.negative(masses[:, :1]).repeat(2, 1)
     of_masses[:, 0] += total
     of_masses *= (gradient[:, 4 * thresholds + 1 :] / (total * total))[:, None]
-    of_rates = slopes[:, :2] - slopes[:, 2:] + shares * of_masses
-    of_rates *= g.sharpness.numpy()
-    moved = of_rates @ pooled.slopes.transpose(0, 2, 1)
-    moved *= classes
-    of_scores: Array = moved.sum(1)
-    of_scores *= SCORE_STRETCH * pooled.per_spread
-    of_scores /= np.sqrt(pooled.stretched * pooled.stretched + 1)  # the slope of asinh
-    # The spread depends on all scores, and so does the centre.
-    of_scores -= _dot(of_scores, pooled.centred) * pooled.per_spread**2 * (pooled.both * pooled.centred)
-    if surrogate.config.standardise == "shift":
-        of_scores -= of_scores.sum(-1, keepdims=True) * pooled.both
-    return of_scores
+    of_rates: Array = slopes[:, :2] - slopes[:, 2:] + shares * of_masses
+    return of_rates
 
 
 class Judged(NamedTuple):
-    """Losses of sets, `(k,)`, and what their gradients need: inputs, slopes and weights of every layer of h."""
+    """Losses of sets, `(k,)`, and what their gradients need: inputs, slopes and weights of every layer of h.
+
+    With attention, the layers judge every threshold, `(k * t, width)`, and the last one returns value and logit.
+    """
 
     losses: Array
     inputs: list[Array]
     slopes: list[Array]
     weights: list[Array]
+    attention: Attention | None = None
 
 
 def judge(surrogate: Surrogate, features: Array) -> Judged:
     """Return the losses of pooled sets, `(k, q)`, as `Surrogate.judge` does."""
-    layers: list[Any] = [*list(surrogate.h)[::2], surrogate.last]
+    attends = surrogate.config.attention
+    layers: list[Any] = list(surrogate.h)[::2]
     weights = [layer.weight.detach().numpy() for layer in layers]
-    inputs, slopes, hidden = [features], [], features
-    for layer, weight in zip(layers[:-1], weights, strict=False):
+    inputs, slopes, hidden = [features], [], features.reshape(-1, weights[0].shape[1])
+    for layer, weight in zip(layers, weights, strict=True):
         hidden, slope = _gelu(hidden @ weight.T + layer.bias.detach().numpy())
         inputs.append(hidden)
         slopes.append(slope)
-    raw = hidden @ weights[-1][0] + layers[-1].bias.detach().numpy()
+    weights.append(surrogate.last.weight.detach().numpy())
+    attention = None
+    if attends:
+        weights[-1] = np.concatenate((weights[-1], surrogate.attend.weight.detach().numpy()))
+        raw, attention = attended(hidden @ weights[-1].T, ATTENTION_SCALE, surrogate.config.thresholds)
+    else:
+        raw = hidden @ weights[-1][0]
+    raw += surrogate.last.bias.detach().numpy()
     low, high = surrogate.low.numpy(), surrogate.high.numpy()
     span = high - low
     if surrogate.config.link == "sigmoid":
         linked = torch.from_numpy(raw).sigmoid().numpy()
         slopes.append(span * linked * (1 - linked))
-        return Judged(low + span * linked, inputs, slopes, weights)
+        return Judged(low + span * linked, inputs, slopes, weights, attention)
     slopes.append(np.full_like(raw, span))
-    return Judged(low + span * raw, inputs, slopes, weights)
+    return Judged(low + span * raw, inputs, slopes, weights, attention)
 
 
 def _gelu(x: Array) -> tuple[Array, Array]:
@@ -219,23 +248,28 @@ def _gelu(x: Array) -> tuple[Array, Array]:
 
 def features_gradient(judged: Judged, gradient: Array) -> Array:
     """Return the gradient of the pooled features, `(k, q)`, given that of the losses, `(k,)`."""
-    flow = _flow(judged, gradient)
-    first: Array = flow[0] @ judged.weights[0]
-    return first
+    first: Array = _flow(judged, gradient)[0] @ judged.weights[0]
+    return first.reshape(judged.inputs[0].shape)
 
 
 def weights_gradient(judged: Judged, gradient: Array) -> list[Tensor]:
     """Return the gradients of weight and bias of every layer of h, given that of the losses, `(k,)`."""
     found: list[Tensor] = []
     for passed, given in zip(_flow(judged, gradient), judged.inputs, strict=True):
-        by_set = torch.from_numpy(passed).mT @ torch.from_numpy(given)  # of one set, numpy takes several times as long
+        rows = torch.from_numpy(given.reshape(len(passed), -1))
+        by_set = torch.from_numpy(passed).mT @ rows  # of one set, numpy takes several times as long
         found += [by_set, torch.from_numpy(passed.sum(0))]
-    return found
+    if judged.attention is None:
+        return found
+    both, bias = found[-2:]
+    return [*found[:-2], both[:1], bias[:1], both[1:]]
 
 
 def _flow(judged: Judged, gradient: Array) -> list[Array]:
     """Return the gradient of what every layer returns, before its output function: `(k, width)`, the first first."""
-    flow = [(gradient * judged.slopes[-1])[:, None]]
+    of_raw = gradient * judged.slopes[-1]
+    last = judged.attention and attention_gradient(judged.attention, of_raw, ATTENTION_SCALE)
+    flow = [of_raw[:, None] if last is None else last]
     for weight, slope in zip(judged.weights[:0:-1], judged.slopes[-2::-1], strict=True):
         flow.insert(0, (flow[0] @ weight) * slope)
     return flow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 
@@ -73,6 +74,43 @@ class Round:
         """
         measured = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value for name, value in measured.items() if isinstance(value, float) and math.isfinite(value)}
+
+
+MIN_TRUST, MIN_COSINE = 0.4, 0.0
+"""Correlation that a surrogate has to exceed to be worth following, and cosine, where only that is known."""
+
+
+def doubt_of(history: Sequence[Round]) -> str:
+    """Return why the surrogate that was followed is doubtful, by the last that is known of it; empty if it is not.
+
+    It is not if it orders the sets of the model as the metric does; where that is not known, if it points where the
+    metric falls. A cosine does not outweigh a correlation: one that is nearly constant may still point somewhere.
+
+    Examples
+    --------
+    >>> doubt_of([Round("rounds", 1, 2, 10, 0.3, 0.2, trust=0.1), Round("rounds", 2, 2, 20, 0.3, 0.2, trust=0.05)])
+    'correlation 0.05 with the metric, and a gap of 0.2000 that did not fall'
+    >>> doubt_of([Round("rounds", 1, 1, 10, 0.3, 0.01, trust=0.98, cosine=0.5)])
+    ''
+    """
+    rounds = [done for done in history if done.phase == "rounds"]
+    trust, cosine = (_last([getattr(done, name) for done in rounds]) for name in ("trust", "cosine"))
+    if not rounds or trust > MIN_TRUST or (math.isnan(trust) and cosine > MIN_COSINE):
+        return ""
+    known = [f"correlation {trust:.2f} with the metric"] if trust == trust else []
+    known += [f"cosine {cosine:.2f} with its gradient"] if cosine == cosine else []
+    gaps = [done.gap for done in rounds if done.gap == done.gap]
+    if len(gaps) > 1 and gaps[-1] >= gaps[0]:
+        known.append(f"a gap of {gaps[-1]:.4f} that did not fall")
+    return ", and ".join(known) if trust == trust or cosine == cosine else UNKNOWN
+
+
+UNKNOWN = "whether it follows the metric is not known: sets lose nearly the same, or calls are too few"
+
+
+def _last(values: Sequence[float]) -> float:
+    """Return the last number that is known."""
+    return next((value for value in reversed(values) if not math.isnan(value)), math.nan)
 
 
 STRATEGY_NAMES = {
