@@ -132,12 +132,20 @@ class Learned:
         Noise on the scores that the model follows, in units of their spread.
     seed : int
         Of the noise.
+    prefit : int
+        Refinings before the first step, for a surrogate that was never fitted.
     """
 
     def __init__(
-        self, loss: SurrogateLoss, copies: int = 1, anchor: float = 0.0, smear: float = 0.0, seed: int = 0
+        self,
+        loss: SurrogateLoss,
+        copies: int = 1,
+        anchor: float = 0.0,
+        smear: float = 0.0,
+        seed: int = 0,
+        prefit: int = 0,
     ) -> None:
-        self.loss, self.copies, self.anchor, self.smear = loss, copies, anchor, smear
+        self.loss, self.copies, self.anchor, self.smear, self.prefit = loss, copies, anchor, smear, prefit
         self.generator = torch.Generator().manual_seed(seed)
         self.cross_entropy = CrossEntropy()
 
@@ -145,12 +153,23 @@ class Learned:
         """Refine, and return the loss of the model."""
         if not self.loss.frozen:
             self.refine(scores.detach(), batch)
+        return self.followed(scores, batch)
+
+    def followed(self, scores: Tensor, batch: Batch) -> Tensor:
+        """Return the loss of the model, and leave the surrogate as it is."""
         followed = scores
         if self.smear:
             noise = torch.randn(scores.shape, generator=self.generator)
             followed = scores + self.smear * spread_of(scores.detach(), self.loss.metric.task) * noise
         loss: Tensor = self.loss(followed, batch.targets_for(self.loss.metric), batch.weights)
         return loss + self.anchor * self.cross_entropy(scores, batch.targets, batch.weights) if self.anchor else loss
+
+    def prepare(self, draw: Callable[[], tuple[Tensor, Batch]]) -> None:
+        """Refine on sets as the first model scores them, each with a threshold of its own."""
+        for _ in range(self.prefit):
+            scores, batch = draw()
+            shift = torch.rand(len(scores), 1, generator=self.generator) - 0.5
+            self.refine(scores + shift * spread_of(scores, self.loss.metric.task), batch)
 
     def refine(self, scores: Tensor, batch: Batch) -> None:
         """Refine on a batch, and on noisy copies of it."""

@@ -2,7 +2,7 @@
 
 The 30 slices of a stack, at half their resolution. Neighbours are alike, so the parts of a split are blocks of slices.
 A set is a picture; the membrane is the positive class, a fifth of the pixels. The two metrics are the IoU of a picture,
-and the F1 of its boundaries within two pixels: pixels are called, the edges of both masks are found, and those that
+and the F1 of its boundaries within a pixel: pixels are called, the edges of both masks are found, and those that
 have an edge of the other nearby are counted. That depends on where pixels lie, which scores and targets do not show.
 """
 
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from metricgrad import SurrogateLoss, black_box, get_metric
+from metricgrad import SurrogateLoss, black_box, get_metric, load_universal
 from metricgrad.losses.binary import CrossEntropy, LovaszHinge, SoftF1
 from studies.deep.losses import Batch, Learned, Objective, plain
 from studies.deep.problem import Plan, Values
@@ -27,10 +27,11 @@ from studies.deep.problem import Plan, Values
 METRICS = ("iou", "boundary")
 SLICES, VALIDATION, TEST = 30, 6, 8
 CROP, CROPS = 96, 4
-TOLERANCE, FARTHEST = 2, 8
+TOLERANCE, FARTHEST = 1, 8
 """Pixels within which an edge counts as found, and beyond which all are equally far from one."""
-CUTS = {"iou": 33, "boundary": 17}
+CUTS = {"iou": 17, "boundary": 9}
 """Thresholds tried on validation pictures, from -1 to 1 standard deviations of the scores."""
+BOUNDARY: dict[str, Any] = {"higher_is_better": True, "labels": True, "value_range": (0, 1), "max_calls": 10**7}
 jaccard = get_metric("jaccard")
 
 
@@ -57,7 +58,7 @@ def nearby(points: Tensor, reach: int) -> Tensor:
 
 
 def boundary_f1(truth: Tensor, called: Tensor) -> Tensor:
-    """Return the F1 of edges that have an edge of the other mask within two pixels: `(..., side, side)` -> `(...)`."""
+    """Return the F1 of edges that have an edge of the other mask within a pixel: `(..., side, side)` -> `(...)`."""
     true, found = edges(truth), edges(called)
     precision = _share(found, nearby(true, TOLERANCE))
     recall = _share(true, nearby(found, TOLERANCE))
@@ -68,7 +69,7 @@ def _share(points: Tensor, among: Tensor) -> Tensor:
     return (points * among).sum((-2, -1)) / points.sum((-2, -1)).clamp(min=1)
 
 
-def boundary_of_rows(y_true: Any, y_pred: Any, far: Any) -> float:
+def boundary_of_rows(y_true: Any, y_pred: Any, far: Any = None) -> float:
     """Return the F1 of boundaries of the pixels of a square picture, row by row; a plain function for `black_box`."""
     side = isqrt(len(y_true))
     truth, called = (torch.from_numpy(np.asarray(each, np.float32)).view(side, side) for each in (y_true, y_pred))
@@ -117,7 +118,8 @@ class Membranes:
         images, masks = stack()
         order = (torch.arange(SLICES) + 10 * seed) % SLICES
         sizes = (TEST, VALIDATION, SLICES - TEST - VALIDATION)
-        self.test, self.validation, self.train = ((images[rows], masks[rows]) for rows in order.split(sizes))
+        self.test, self.validation, (images, masks) = ((images[rows], masks[rows]) for rows in order.split(sizes))
+        self.train = torch.stack((images, masks, distances(masks)), 1)
 
     def network(self) -> nn.Module:
         """Return a U-Net."""
@@ -126,15 +128,13 @@ class Membranes:
 
     def batch(self, generator: torch.Generator) -> Batch:
         """Draw crops of pictures, turned and mirrored at random."""
-        images, masks = self.train
         some = []
-        for picture in torch.randint(len(images), (CROPS,), generator=generator).tolist():
-            top, left = torch.randint(images.shape[-1] - CROP + 1, (2,), generator=generator).tolist()
-            both = torch.stack((images[picture], masks[picture]))[:, top : top + CROP, left : left + CROP]
+        for picture in torch.randint(len(self.train), (CROPS,), generator=generator).tolist():
+            top, left = torch.randint(self.train.shape[-1] - CROP + 1, (2,), generator=generator).tolist()
             turns, mirrored = torch.randint(4, (2,), generator=generator).tolist()
-            both = both.rot90(turns, (1, 2))
-            some.append(both.flip(2) if mirrored % 2 else both)
-        return batch_of(*torch.stack(some).unbind(1))
+            crop = self.train[picture, :, top : top + CROP, left : left + CROP].rot90(turns, (1, 2))
+            some.append(crop.flip(2) if mirrored % 2 else crop)
+        return batch_of(torch.stack(some))
 
     def scores(self, model: nn.Module, batch: Batch) -> Tensor:
         """Return the scores of all pixels, `(crops, n)`."""
@@ -172,8 +172,8 @@ class Membranes:
     def _crops(self) -> Batch:
         images, masks = self.validation
         corners = [(top, left) for top in (0, 160) for left in (0, 160)]
-        both = [torch.cat([part[:, t : t + CROP, l : l + CROP] for t, l in corners]) for part in (images, masks)]
-        return batch_of(*both)
+        parts = torch.stack((images, masks, distances(masks)), 1)
+        return batch_of(torch.cat([parts[..., top : top + CROP, left : left + CROP] for top, left in corners]))
 
     def reach(self, model: nn.Module, objective: Objective) -> Values:
         """Return where the gradient of a loss lies: near the decision, and on pixels that are surely wrong.
@@ -183,8 +183,8 @@ class Membranes:
         """
         scores, batch = self.held_out(model)
         leaf = scores.clone().requires_grad_()
-        loss = objective.loss(leaf, batch.targets_for(objective.loss.metric)) if isinstance(objective, Learned) else None
-        (gradient,) = torch.autograd.grad(objective(leaf, batch) if loss is None else loss, leaf)
+        loss = objective.followed if isinstance(objective, Learned) else objective
+        (gradient,) = torch.autograd.grad(loss(leaf, batch), leaf)
         size = gradient.abs() / gradient.abs().sum()
         near, wrong = scores.abs() < scores.std() / 4, (scores >= 0) != (batch.targets == 1)
         right_way = (gradient < 0) == (batch.targets == 1)
@@ -199,9 +199,10 @@ class Membranes:
         }
 
 
-def batch_of(images: Tensor, masks: Tensor) -> Batch:
-    """Return crops `(k, side, side)` as a batch: each is a set of pixels."""
-    return Batch(images.unsqueeze(1), masks.flatten(1), column=distances(masks).flatten(1))
+def batch_of(crops: Tensor) -> Batch:
+    """Return crops with their masks and distances, `(k, 3, side, side)`, as a batch: each is a set of pixels."""
+    image, mask, far = crops.unbind(1)
+    return Batch(image.unsqueeze(1), mask.flatten(1), column=far.flatten(1))
 
 
 def pixel_scores(model: nn.Module, images: Tensor) -> Tensor:
@@ -222,13 +223,18 @@ def learned(seed: int, form: str = "zero", frozen: bool = False, **how: float) -
     return Learned(loss, seed=seed, **how)
 
 
-def of_boundaries(problem: Membranes, seed: int) -> Learned:
+def of_boundaries(seed: int) -> Learned:
+    """Follow a surrogate of the F1 of boundaries that begins as that of the F1 of pixels."""
+    metric = black_box(boundary_of_rows, **BOUNDARY)
+    loss = SurrogateLoss(metric, load_universal("f1"), form="zero", relational=0.3)
+    return Learned(loss, seed=seed, prefit=100)
+
+
+def of_boundaries_and_places(seed: int) -> Learned:
     """Follow a surrogate of the F1 of boundaries, from scratch, that also sees how far from an edge pixels are."""
-    fn = black_box(
-        boundary_of_rows, higher_is_better=True, labels=True, value_range=(0, 1), columns=["far"], max_calls=10**7
-    )
+    metric = black_box(boundary_of_rows, columns=["far"], **BOUNDARY)
     torch.manual_seed(seed)
-    return Learned(SurrogateLoss(fn, "scratch", form="zero", relational=0.3), seed=seed)
+    return Learned(SurrogateLoss(metric, "scratch", form="zero", relational=0.3), seed=seed, prefit=250)
 
 
 PLAN = Plan(
@@ -238,15 +244,17 @@ PLAN = Plan(
         "soft-dice": lambda problem, seed: plain(SoftF1()),
         "lovasz-hinge": lambda problem, seed: plain(LovaszHinge()),
         "surrogate-iou": lambda problem, seed: learned(seed),
-        "surrogate-boundary": of_boundaries,
+        "surrogate-boundary": lambda problem, seed: of_boundaries(seed),
         "iou-best-cut": lambda problem, seed: learned(seed, form="best"),
         "iou-noise": lambda problem, seed: learned(seed, smear=0.5),
         "iou-anchor": lambda problem, seed: learned(seed, anchor=0.5),
+        "boundary-places": lambda problem, seed: of_boundaries_and_places(seed),
         "iou-frozen": lambda problem, seed: learned(seed, frozen=True),
     },
     early=150,
-    late=600,
-    steps=200,
+    late=500,
+    steps=100,
     warmup_rate=3e-3,
+    extra=("iou-best-cut", "iou-noise", "iou-anchor", "iou-frozen", "boundary-places"),
     rates=(1e-3, 3e-3, 1e-2),
 )

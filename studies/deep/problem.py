@@ -41,7 +41,7 @@ class Problem(Protocol):
 
 @dataclass(frozen=True)
 class Plan:
-    """A task: its splits, losses and numbers of steps."""
+    """A task: its splits, losses and numbers of steps; `extra` losses are run only where they are asked for."""
 
     problem: Callable[[int], Problem]
     losses: Mapping[str, Callable[[Any, int], Objective]]
@@ -51,6 +51,7 @@ class Plan:
     check_every: int = 50
     warmup_rate: float = 1e-3
     rates: tuple[float, ...] = (3e-4, 1e-3, 3e-3)
+    extra: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -17,14 +17,14 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from metricgrad.evaluation.store import Store
 from metricgrad.losses.binary import CrossEntropy
-from metricgrad.surrogate.fidelity import cosine_on
+from metricgrad.surrogate.fidelity import PROBED_SETS, cosine_on, directional_cosine
 from studies import pages
 from studies.deep import fashion, membranes, spam
-from studies.deep.losses import Learned, Objective, plain
+from studies.deep.losses import Batch, Learned, Objective, plain
 from studies.deep.problem import Plan, Problem, Values
 
 RESULTS = pages.RESULTS / "deep.jsonl"
@@ -32,6 +32,9 @@ PLANS: dict[str, Plan] = {"fashion": fashion.PLAN, "spam": spam.PLAN, "membranes
 STARTS = ("early", "late")
 CHECK_OF_WARMUP = 200
 """Steps between two looks at validation rows while cross-entropy makes the starts."""
+
+LARGE_SET = 1_000
+"""Rows from which on single rows are too many to be probed, so that slopes along few directions are."""
 
 
 class Kept(NamedTuple):
@@ -118,24 +121,40 @@ def fidelity(problem: Problem, model: nn.Module, objective: Objective) -> Values
     scores, batch = problem.held_out(model)
     targets = batch.targets_for(objective.loss.metric)
     found = objective.loss.fidelity(scores, targets, batch.weights)
-    cosine = cosine_on(objective.loss, scores, targets, batch.weights)
+    if scores.shape[-1] > LARGE_SET:
+        some = [rows[:PROBED_SETS] for rows in (scores, targets, torch.ones_like(scores))]
+        cosine = directional_cosine(objective.loss, *some, pairs=32, generator=torch.Generator().manual_seed(0))
+    else:
+        cosine = cosine_on(objective.loss, scores, targets, batch.weights)
     return {**{key: found[key] for key in ("gap", "spearman", "spread")}, "cosine": cosine}
+
+
+def prepared(problem: Problem, objective: Objective, state: dict[str, Any], seed: int) -> Objective:
+    """Return what a model will follow; a surrogate is refined on sets of the start first, if it asks for it."""
+    if isinstance(objective, Learned):
+        model, sets = problem.network(), torch.Generator().manual_seed(3_000 + seed)
+        model.load_state_dict(state)
+
+        @torch.no_grad()
+        def draw() -> tuple[Tensor, Batch]:
+            batch = problem.batch(sets)
+            return problem.scores(model, batch), batch
+
+        objective.prepare(draw)
+    return objective
 
 
 def trained_by(task: str, seed: int, loss: str, start: str) -> dict[str, Any]:
     """Train by one loss from one start at all rates; return what was chosen by each metric, and how it was."""
     plan, problem, starts = PLANS[task], problem_of(task, seed), starts_of(task, seed)
     runs, found = {}, {}
+    first = prepared(problem, plan.losses[loss](problem, seed), starts.states[start], seed)
     for rate in plan.rates:
         model, best = problem.network(), Best()
         model.load_state_dict(starts.states[start])
-        objective = plan.losses[loss](problem, seed)
-        before = fidelity(problem, model, objective) if rate == plan.rates[0] else {}
-        first = problem.reach(model, objective) if rate == plan.rates[0] else {}
-        if before:
-            found["start"] = before
-        if first:
-            found["reach"] = first
+        objective = deepcopy(first) if isinstance(first, Learned) else plan.losses[loss](problem, seed)
+        if not found:
+            found = {"start": fidelity(problem, model, objective), "reach": problem.reach(model, objective)}
 
         def look(step: int, model: nn.Module = model, best: Best = best) -> None:
             if step % plan.check_every == 0 or step == plan.steps:
@@ -204,7 +223,8 @@ def main() -> None:
     asked = parser.parse_args()
     torch.set_num_threads(1)
     store = Store(asked.results)
-    losses = asked.losses.split(",") if asked.losses else list(PLANS[asked.task].losses)
+    plan = PLANS[asked.task]
+    losses = asked.losses.split(",") if asked.losses else [name for name in plan.losses if name not in plan.extra]
     if not asked.report:
         seeds = [int(seed) for seed in asked.seeds.split(",")]
         pages.run_missing(store, jobs(asked.task, seeds, losses, asked.starts.split(",")), outcome)
