@@ -26,7 +26,7 @@ from studies.deep.problem import Plan, Values
 
 METRICS = ("iou", "boundary")
 SLICES, VALIDATION, TEST = 30, 6, 8
-CROP, CROPS = 96, 4
+CROP, CROPS = 80, 4
 TOLERANCE, FARTHEST = 1, 8
 """Pixels within which an edge counts as found, and beyond which all are equally far from one."""
 CUTS = {"iou": 17, "boundary": 9}
@@ -251,8 +251,8 @@ PLAN = Plan(
         "boundary-places": lambda problem, seed: of_boundaries_and_places(seed),
         "iou-frozen": lambda problem, seed: learned(seed, frozen=True),
     },
-    early=150,
-    late=500,
+    early=100,
+    late=400,
     steps=100,
     warmup_rate=3e-3,
     extra=("iou-best-cut", "iou-noise", "iou-anchor", "iou-frozen", "boundary-places"),

@@ -219,7 +219,7 @@ Cross-entropy has one more start to choose from: any checkpoint on the way to th
   channels). Sets of 300 with 60 shirts, weighted so that shirts count 1 %. P@100 is the precision of the first hundred
   of ten thousand.
 - **Membranes**: the 30 slices of ISBI 2012 at half resolution, in blocks of 16 to train on, 6 to validate and 8 to
-  test; crops of 96 x 96, four a step, each a set; a U-Net of 8, 16 and 32 channels. IoU is that of the membrane,
+  test; crops of 80 x 80, four a step, each a set; a U-Net of 8, 16 and 32 channels. IoU is that of the membrane,
   picture by picture. Boundary F1 counts the edge pixels of calls and truth that have one of the other within a pixel.
 - **Spam**: 5,171 different messages, 653 of them spam; half to train on, a fifth to validate, the others to test; an
   embedding bag of hashed words and groups of three letters. Sets of 300 with 75 spam.

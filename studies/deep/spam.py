@@ -140,8 +140,8 @@ PLAN = Plan(
         "surrogate-ap": lambda problem, seed: learned("average_precision", seed),
     },
     early=200,
-    late=1_000,
-    steps=250,
+    late=800,
+    steps=150,
     warmup_rate=3e-3,
     rates=(1e-3, 3e-3, 1e-2),
 )
