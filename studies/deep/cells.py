@@ -29,13 +29,11 @@ LOSSES = {
     "surrogate-top": "surrogate of P@100",
     "surrogate-iou": "surrogate of IoU",
     "surrogate-boundary": "surrogate of boundary F1",
-    "iou-best-cut": "IoU, at the best threshold of each picture",
-    "iou-noise": "IoU, of scores with noise",
-    "iou-anchor": "IoU + 0.5 cross-entropy",
-    "iou-frozen": "IoU, never refined",
-    "boundary-places": "boundary F1, with distances to edges",
+    "iou-best-cut": "surrogate of IoU, best threshold of each picture",
+    "iou-noise": "surrogate of IoU, noise on scores",
+    "iou-anchor": "surrogate of IoU + 0.5 cross-entropy",
 }
-REMEDIES = ("iou-best-cut", "iou-noise", "iou-anchor", "iou-frozen", "boundary-places")
+REMEDIES = ("iou-best-cut", "iou-noise", "iou-anchor")
 
 
 class Cell(NamedTuple):

@@ -13,25 +13,16 @@ from torch import Tensor, nn
 
 from metricgrad import SurrogateLoss
 from metricgrad.losses.binary import CrossEntropy
-from metricgrad.metrics.metric import Metric
 from metricgrad.surrogate.fidelity import spread_of
 
 
 class Batch(NamedTuple):
-    """What a step sees: inputs, targets and weights `(..., n)`, the training rows drawn, and a column for metrics."""
+    """What a step sees: inputs, targets and weights `(..., n)`, and the training rows that were drawn."""
 
     inputs: Tensor
     targets: Tensor
     weights: Tensor | None = None
     index: Tensor | None = None
-    column: Tensor | None = None
-
-    def targets_for(self, metric: Metric) -> Tensor:
-        """Return the targets, with the column if the metric needs it."""
-        if not metric.columns:
-            return self.targets
-        assert self.column is not None
-        return torch.stack((self.targets, self.column), -1)
 
 
 Objective = Callable[[Tensor, Batch], Tensor]
@@ -151,8 +142,7 @@ class Learned:
 
     def __call__(self, scores: Tensor, batch: Batch) -> Tensor:
         """Refine, and return the loss of the model."""
-        if not self.loss.frozen:
-            self.refine(scores.detach(), batch)
+        self.refine(scores.detach(), batch)
         return self.followed(scores, batch)
 
     def followed(self, scores: Tensor, batch: Batch) -> Tensor:
@@ -161,7 +151,7 @@ class Learned:
         if self.smear:
             noise = torch.randn(scores.shape, generator=self.generator)
             followed = scores + self.smear * spread_of(scores.detach(), self.loss.metric.task) * noise
-        loss: Tensor = self.loss(followed, batch.targets_for(self.loss.metric), batch.weights)
+        loss: Tensor = self.loss(followed, batch.targets, batch.weights)
         return loss + self.anchor * self.cross_entropy(scores, batch.targets, batch.weights) if self.anchor else loss
 
     def prepare(self, draw: Callable[[], tuple[Tensor, Batch]]) -> None:
@@ -179,6 +169,5 @@ class Learned:
         share[: len(scores) // many] = self.smear
         noise = torch.randn(scores.shape, generator=self.generator)
         scores = scores + share * spread_of(scores, self.loss.metric.task) * noise
-        targets = batch.targets_for(self.loss.metric)
-        targets = targets.repeat(many, *[1] * (targets.ndim - 1))
-        self.loss.refine(scores, targets, None if batch.weights is None else batch.weights.repeat(many, 1))
+        weights = None if batch.weights is None else batch.weights.repeat(many, 1)
+        self.loss.refine(scores, batch.targets.repeat(many, 1), weights)

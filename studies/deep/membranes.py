@@ -27,8 +27,8 @@ from studies.deep.problem import Plan, Values
 METRICS = ("iou", "boundary")
 SLICES, VALIDATION, TEST = 30, 6, 8
 CROP, CROPS = 80, 4
-TOLERANCE, FARTHEST = 1, 8
-"""Pixels within which an edge counts as found, and beyond which all are equally far from one."""
+TOLERANCE = 1
+"""Pixels within which an edge counts as found."""
 CUTS = {"iou": 17, "boundary": 9}
 """Thresholds tried on validation pictures, from -1 to 1 standard deviations of the scores."""
 BOUNDARY: dict[str, Any] = {"higher_is_better": True, "labels": True, "value_range": (0, 1), "max_calls": 10**7}
@@ -69,20 +69,11 @@ def _share(points: Tensor, among: Tensor) -> Tensor:
     return (points * among).sum((-2, -1)) / points.sum((-2, -1)).clamp(min=1)
 
 
-def boundary_of_rows(y_true: Any, y_pred: Any, far: Any = None) -> float:
+def boundary_of_rows(y_true: Any, y_pred: Any) -> float:
     """Return the F1 of boundaries of the pixels of a square picture, row by row; a plain function for `black_box`."""
     side = isqrt(len(y_true))
     truth, called = (torch.from_numpy(np.asarray(each, np.float32)).view(side, side) for each in (y_true, y_pred))
     return float(boundary_f1(truth, called))
-
-
-def distances(masks: Tensor) -> Tensor:
-    """Return how many pixels beyond the tolerance the nearest edge is, at most to `FARTHEST`: `(k, side, side)`."""
-    reached = edges(masks)
-    far = torch.zeros_like(masks)
-    for reach in range(TOLERANCE, FARTHEST):
-        far += 1 - nearby(reached, reach)
-    return far
 
 
 class UNet(nn.Module):
@@ -119,7 +110,7 @@ class Membranes:
         order = (torch.arange(SLICES) + 10 * seed) % SLICES
         sizes = (TEST, VALIDATION, SLICES - TEST - VALIDATION)
         self.test, self.validation, (images, masks) = ((images[rows], masks[rows]) for rows in order.split(sizes))
-        self.train = torch.stack((images, masks, distances(masks)), 1)
+        self.train = torch.stack((images, masks), 1)
 
     def network(self) -> nn.Module:
         """Return a U-Net."""
@@ -172,7 +163,7 @@ class Membranes:
     def _crops(self) -> Batch:
         images, masks = self.validation
         corners = [(top, left) for top in (0, 160) for left in (0, 160)]
-        parts = torch.stack((images, masks, distances(masks)), 1)
+        parts = torch.stack((images, masks), 1)
         return batch_of(torch.cat([parts[..., top : top + CROP, left : left + CROP] for top, left in corners]))
 
     def reach(self, model: nn.Module, objective: Objective) -> Values:
@@ -200,9 +191,9 @@ class Membranes:
 
 
 def batch_of(crops: Tensor) -> Batch:
-    """Return crops with their masks and distances, `(k, 3, side, side)`, as a batch: each is a set of pixels."""
-    image, mask, far = crops.unbind(1)
-    return Batch(image.unsqueeze(1), mask.flatten(1), column=far.flatten(1))
+    """Return crops with their masks, `(k, 2, side, side)`, as a batch: each is a set of pixels."""
+    image, mask = crops.unbind(1)
+    return Batch(image.unsqueeze(1), mask.flatten(1))
 
 
 def pixel_scores(model: nn.Module, images: Tensor) -> Tensor:
@@ -217,9 +208,9 @@ def mean_of(metric: str, scores: Tensor, masks: Tensor) -> float:
     return float(boundary_f1(masks, (scores >= 0).float()).mean())
 
 
-def learned(seed: int, form: str = "zero", frozen: bool = False, **how: float) -> Learned:
+def learned(seed: int, form: str = "zero", **how: float) -> Learned:
     """Follow the surrogate of IoU."""
-    loss = SurrogateLoss("jaccard", form=form, frozen=frozen, learning_rate=3e-4, relational=0.3)
+    loss = SurrogateLoss("jaccard", form=form, learning_rate=3e-4, relational=0.3)
     return Learned(loss, seed=seed, **how)
 
 
@@ -228,13 +219,6 @@ def of_boundaries(seed: int) -> Learned:
     metric = black_box(boundary_of_rows, **BOUNDARY)
     loss = SurrogateLoss(metric, load_universal("f1"), form="zero", relational=0.3)
     return Learned(loss, seed=seed, prefit=100)
-
-
-def of_boundaries_and_places(seed: int) -> Learned:
-    """Follow a surrogate of the F1 of boundaries, from scratch, that also sees how far from an edge pixels are."""
-    metric = black_box(boundary_of_rows, columns=["far"], **BOUNDARY)
-    torch.manual_seed(seed)
-    return Learned(SurrogateLoss(metric, "scratch", form="zero", relational=0.3), seed=seed, prefit=250)
 
 
 PLAN = Plan(
@@ -248,13 +232,11 @@ PLAN = Plan(
         "iou-best-cut": lambda problem, seed: learned(seed, form="best"),
         "iou-noise": lambda problem, seed: learned(seed, smear=0.5),
         "iou-anchor": lambda problem, seed: learned(seed, anchor=0.5),
-        "boundary-places": lambda problem, seed: of_boundaries_and_places(seed),
-        "iou-frozen": lambda problem, seed: learned(seed, frozen=True),
     },
     early=100,
     late=400,
     steps=100,
     warmup_rate=3e-3,
-    extra=("iou-best-cut", "iou-noise", "iou-anchor", "iou-frozen", "boundary-places"),
+    extra=("iou-best-cut", "iou-noise", "iou-anchor"),
     rates=(1e-3, 3e-3, 1e-2),
 )

@@ -67,7 +67,7 @@ def draw_curves(records: list[dict[str, Any]]) -> Figure:
 
 def draw_reach(records: list[dict[str, Any]]) -> Figure:
     """Draw where the gradients of the losses of membranes lie."""
-    found = reach_of(records, "early")
+    found = reach_of(records, "late")
     figure = Figure(figsize=(7.2, 0.34 * len(found) + 1), layout="constrained")
     axes = figure.subplots()
     near, sure = 100 * found["near"], 100 * found["surely wrong"]

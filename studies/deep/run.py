@@ -119,13 +119,12 @@ def fidelity(problem: Problem, model: nn.Module, objective: Objective) -> Values
     if not isinstance(objective, Learned):
         return {}
     scores, batch = problem.held_out(model)
-    targets = batch.targets_for(objective.loss.metric)
-    found = objective.loss.fidelity(scores, targets, batch.weights)
+    found = objective.loss.fidelity(scores, batch.targets, batch.weights)
     if scores.shape[-1] > LARGE_SET:
-        some = [rows[:PROBED_SETS] for rows in (scores, targets, torch.ones_like(scores))]
+        some = [rows[:PROBED_SETS] for rows in (scores, batch.targets, torch.ones_like(scores))]
         cosine = directional_cosine(objective.loss, *some, pairs=32, generator=torch.Generator().manual_seed(0))
     else:
-        cosine = cosine_on(objective.loss, scores, targets, batch.weights)
+        cosine = cosine_on(objective.loss, scores, batch.targets, batch.weights)
     return {**{key: found[key] for key in ("gap", "spearman", "spread")}, "cosine": cosine}
 
 

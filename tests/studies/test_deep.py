@@ -127,13 +127,6 @@ def test_the_f1_of_boundaries_is_that_of_distances_between_edges() -> None:
     assert both.tolist() == pytest.approx([oracle, 1.0])
 
 
-def test_distances_begin_beyond_the_tolerance_and_end_at_the_farthest() -> None:
-    mask = torch.zeros(1, 40, 40)
-    mask[:, :, :5] = 1  # the edge is the fifth column
-    far = membranes.distances(mask)[0, 20]
-    assert far[[4, 5, 6, 7, 30]].tolist() == [0, 0, 1, 2, membranes.FARTHEST - membranes.TOLERANCE]
-
-
 def test_messages_are_the_mean_of_their_tokens_without_padding() -> None:
     torch.manual_seed(0)
     bag, rows = spam.Bag(4), torch.tensor([[5, 7, 7, 0, 0], [9, 0, 0, 0, 0]])
