@@ -31,7 +31,8 @@ from metricgrad.training.methods import make_loss
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import RECIPES
 from metricgrad.training.selection import scores_of
-from metricgrad.training.trainer import objectives, train
+from metricgrad.training.steps import objectives
+from metricgrad.training.trainer import train
 
 BATCHES = (100, 1_000)
 MAX_STEP_SECONDS = 5.0

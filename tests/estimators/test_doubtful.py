@@ -21,7 +21,7 @@ from metricgrad.strategies import surrogate as strategy_module
 from metricgrad.strategies.registry import STRATEGIES
 from metricgrad.training.history import UNKNOWN, Round, doubt_of
 from metricgrad.training.networks import Scorer
-from metricgrad.training.trainer import UnfaithfulWarning
+from metricgrad.training.steps import UnfaithfulWarning
 from tests.estimators.test_competition import Fixed, rows_of
 
 SHORT = Recipe(warmup=60, rounds=4, set_size=150, refine_sets=4, learning_rate=0.03, trust=-1.0, patience=None)

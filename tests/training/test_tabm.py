@@ -27,8 +27,9 @@ from metricgrad.training.ensemble import members_of, present_scores, scores_in_b
 from metricgrad.training.networks import Scorer, build_model, kind_of
 from metricgrad.training.recipe import RECIPES, recipe_for, stored_recipe
 from metricgrad.training.selection import Selection, scores_of
+from metricgrad.training.steps import objectives
 from metricgrad.training.tabm import SHAPE, TabM
-from metricgrad.training.trainer import objectives, train
+from metricgrad.training.trainer import train
 
 SHORT = Recipe(rounds=1, model_steps=2, warmup=4, set_size=40, trust=-1.0, check_every=1, early_stopping=True)
 SHAPES = st.tuples(st.integers(1, 60), st.integers(1, 4))

@@ -26,7 +26,8 @@ from metricgrad.training.history import UNKNOWN, Round, doubt_of
 from metricgrad.training.jobs import Start
 from metricgrad.training.networks import TREES, Scorer
 from metricgrad.training.selection import Best, Selection
-from metricgrad.training.trainer import TrainingRun, UnfaithfulWarning
+from metricgrad.training.steps import UnfaithfulWarning
+from metricgrad.training.trainer import TrainingRun
 from metricgrad.training.trees import grow_trees
 
 
