@@ -27,10 +27,11 @@ SIZES = FOLDER / "fidelity_sizes.json"
 DIRECTION = FOLDER / "fidelity_direction.json"
 
 
-TRIED = """What was tried to raise these cosines, and did not bring a metric to the bar, is in
-[decision 47](decisions/0047-directions-are-probed-along-a-model.md); the bundled weights are unchanged. In training,
-surrogates are refined on the scores of the model, which is left out here, and a model is kept only if it is better on
-validation rows.
+TRIED = """Metrics at a threshold of the set's own, all `best_*` but `best_precision`, those at a level, `ks` and `eer`,
+are judged by attention over thresholds that follow the scores; why, and what else was tried, is in
+[decision 49](decisions/0049-attention-over-thresholds-of-the-set.md), earlier remedies in
+[decision 47](decisions/0047-directions-are-probed-along-a-model.md). In training, surrogates are refined on the scores
+of the model, which is left out here, and a model is kept only if it is better on validation rows.
 """
 
 
