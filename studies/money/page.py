@@ -75,9 +75,14 @@ def table_of(own: pd.DataFrame) -> str:
         runs = own[own["model"] == model]
         if len(runs):
             whole = [runs[name].dropna() if name in runs else pd.Series(dtype=float) for name in there]
-            cells = [f"{each.mean():.3f} ± {each.sem():.3f}" if len(each) == len(runs) else "" for each in whole]
+            cells = [_with_error(each) if len(each) == len(runs) else "" for each in whole]
             rows.append([title, *cells])
     return markdown(["model", *(COLUMNS[name] for name in there)], rows)
+
+
+def _with_error(values: pd.Series) -> str:
+    error = f" ± {values.sem():.3f}" if len(values) > 1 else ""
+    return f"{values.mean():.3f}{error}"
 
 
 def bars(frame: pd.DataFrame) -> str:
@@ -90,7 +95,7 @@ def bars(frame: pd.DataFrame) -> str:
         count += 1
         error = gap.sem() if len(gap) > 1 else 0.0
         if gap.mean() > error + 1e-9:
-            behind.append(f"{cell}, {MODELS[model]} ({COLUMNS[best]}, {gap.mean():.3f} ± {error:.3f})")
+            behind.append(f"{cell}, {MODELS[model]} ({COLUMNS[best]}, {_with_error(gap)})")
     found = listed(behind) if behind else "none"
     return (
         f"Behind the best of the others, chosen in hindsight, by more than a standard error: {found}; of {count} cells."
@@ -109,10 +114,10 @@ def models_compared(frame: pd.DataFrame) -> str:
     for cell, bar in BARS.items():
         chosen = best_model(frame[frame["cell"] == cell])
         if len(chosen):
-            error = f" ± {chosen['default'].sem():.3f}" if len(chosen) > 1 else ""
             kinds = listed(f"{MODELS[name]} {count}" for name, count in chosen["model"].value_counts().items())
             seeds = "split" if len(chosen) == 1 else "splits"
-            told.append(f"{cell} {chosen['default'].mean():.3f}{error} ({len(chosen)} {seeds}: {kinds}; bar {bar:.3f})")
+            value = _with_error(chosen["default"])
+            told.append(f"{cell} {value} ({len(chosen)} {seeds}: {kinds}; bar {bar:.3f})")
     return listed(told)
 
 
@@ -130,8 +135,8 @@ def page(path: Path = RESULTS) -> str:
 
 Metrics that know more of a row than its class: an amount, the costs of its errors, its group. One fit of
 `MetricClassifier(method="auto")` on 60 % of the rows trains every strategy on five folds; values on the other 40 %,
-looked at once. Higher is better. Mean and standard error over splits (seeds of a cell: {seeds}). *Chosen* is what the
-fit returns; an empty cell was dropped on the way, or does not apply. empulse is CSLogit beside linear models, CSBoost
+looked at once. Higher is better. Mean and standard error over splits (seeds of a cell: {seeds}; without an error, one).
+*Chosen* is what the fit returns; an empty cell was dropped on the way, or does not apply. empulse is CSLogit beside linear models, CSBoost
 beside trees, with the threshold that is best on a fifth of the training rows. *p x money* is the expected gain of a
 call by calibrated probabilities of cross-entropy, written down by hand.
 

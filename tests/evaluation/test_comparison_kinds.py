@@ -1,4 +1,4 @@
-"""compare with several classes, labels and numbers, with weights, and with splits by time."""
+"""compare with several classes, labels, numbers and rankings, with weights, and with splits by time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from metricgrad import MetricRegressor, Recipe, compare
+from metricgrad import MetricRanker, MetricRegressor, Recipe, compare
 from metricgrad.cli.app import app
 from metricgrad.evaluation.user_table import time_split
 from metricgrad.training.splits import split
@@ -66,6 +66,55 @@ def test_a_trial_of_numbers_is_what_the_regressor_says_of_the_test_rows() -> Non
     model.fit(data[known], y[known], validation=np.arange(len(parts.train), len(known)))
     expected = np.abs(model.predict(data[parts.test]) - y[parts.test]).mean()
     assert found.values("mse")[1] == pytest.approx(expected)
+
+
+def queries(rows: int = 240, size: int = 12) -> pd.DataFrame:
+    """Documents of queries, graded by their first feature with some noise."""
+    rng = np.random.default_rng(1)
+    data = pd.DataFrame(rng.normal(size=(rows, 3)).round(3), columns=list("abc"))
+    grade = (data["a"] + 0.5 * rng.normal(size=rows)).round().clip(0, 3).astype(int)
+    return data.assign(grade=grade, query=[f"q{number}" for number in rng.permutation(rows) % (rows // size)])
+
+
+def test_rankings_are_compared_by_whole_queries(tmp_path: Path) -> None:
+    data = queries()
+    how: dict[str, Any] = {"groups": "query", "model": "linear", "recipe": SHORT, "splits": 2, "n_jobs": 1}
+    found = compare(data, "grade", "ndcg(10)", method="listnet", baselines=["lambdarank", "lightgbm"], **how)
+    assert found.methods == ("listnet", "lambdarank", "lightgbm")
+    assert (found.values("lambdarank") > 0.8).all()
+    parts = split(np.zeros(240), 1, 0.2, 0.2, pd.factorize(data["query"])[0])
+    known = np.concatenate((parts.train, parts.validation))
+    features, grades = data[["a", "b", "c"]].to_numpy(np.float32), data["grade"].to_numpy()
+    names = data["query"].to_numpy()
+    model = MetricRanker("ndcg(10)", "listnet", "linear", SHORT, random_state=1)
+    model.fit(features[known], grades[known], qid=names[known], validation=np.arange(len(parts.train), len(known)))
+    expected = model.score(features[parts.test], grades[parts.test], qid=names[parts.test])
+    assert found.values("listnet")[1] == pytest.approx(expected, abs=0.02)  # columns of a frame are encoded
+    found.write_page(tmp_path / "page.html")
+    assert "Metric by method" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_rankings_need_queries_and_grades() -> None:
+    data = queries()
+    with pytest.raises(ValueError, match="groups: expected the query of each row for 'ndcg"):
+        compare(data, "grade", "ndcg(10)")
+    with pytest.raises(ValueError, match=r"y: expected grades 0, 1, 2 \.\.\. for 'ndcg\(10\)', .*, got 1.5"):
+        compare(data.assign(grade=data["grade"] + 0.5), "grade", "ndcg(10)", groups="query")
+    with pytest.raises(ValueError, match="sample_weight: expected none for 'ndcg"):
+        compare(data.assign(w=2.0), "grade", "ndcg(10)", groups="query", sample_weight="w")
+    with pytest.raises(ValueError, match=r"baselines: expected one of sl-r, .*, got 'focal'"):
+        compare(data, "grade", "ndcg(10)", groups="query", baselines=["focal"])
+
+
+def test_the_command_compares_rankings(tmp_path: Path) -> None:
+    queries().to_csv(tmp_path / "q.csv", index=False)
+    given = ["--target", "grade", "--group", "query", "--metric", "ndcg(5)", "--method", "ranknet", "--model", "linear"]
+    short = ["--baselines", "lambdarank", "--splits", "2", "--jobs", "1", "--recipe", "queries,warmup=20,rounds=5"]
+    done = CliRunner().invoke(app, ["compare", str(tmp_path / "q.csv"), *given, *short, "--out", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "out" / "index.html").exists()
+    trials = pd.read_csv(tmp_path / "out" / "trials.csv")
+    assert set(trials["method"]) == {"ranknet", "lambdarank"}
 
 
 def test_weights_count_in_the_metric_of_the_test_rows() -> None:

@@ -299,7 +299,7 @@ def compare(
         method=method,
         baselines=None if baselines is None else [name.strip() for name in baselines.split(",") if name.strip()],
         model=model,
-        recipe=recipe_of(recipe, model),
+        recipe=recipe if recipe == "default" else recipe_of(recipe, model),
         groups=group,
         times=time,
         sample_weight=weights,

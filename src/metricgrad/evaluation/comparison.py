@@ -39,7 +39,7 @@ from metricgrad.training.data import Parts, TrainingData
 from metricgrad.training.loader import SetLoader, may_weigh
 from metricgrad.training.methods import METHODS, make_loss
 from metricgrad.training.networks import TREES, kind_of
-from metricgrad.training.recipe import Recipe, recipe_for
+from metricgrad.training.recipe import Recipe, get_recipe, recipe_for
 from metricgrad.training.selection import exact_scores
 from metricgrad.training.splits import Split
 from metricgrad.training.trees import has_lightgbm
@@ -90,7 +90,7 @@ def compare(
         Features; the columns of a data frame may be numbers, categories, dates or yes and no, with missing values.
     y : str, list of str or array-like of shape (rows,) or (rows, labels)
         The target, or the name of the column of a data frame that holds it: two classes, several, several labels (a
-        column each), or numbers, as the metric is for.
+        column each), numbers, or grades of the documents of queries, as the metric is for.
     metric : str, Metric, torchmetrics object, scorer or callable
         What models are judged by.
     method : str, optional
@@ -99,11 +99,13 @@ def compare(
     baselines : sequence of str, optional
         What it has to beat, the first above all. By default cross-entropy, class weights, the focal loss and, if
         LightGBM is installed, trees; all with an exact threshold. Of several classes or labels cross-entropy, with the
-        best offsets; of numbers squared error, the usual losses and trees, each with its best constant.
+        best offsets; of numbers squared error, the usual losses and trees, each with its best constant; of rankings
+        LambdaRank, ListNet, RankNet and trees.
     model, recipe : any
         Of all networks: see `MetricClassifier`.
     groups : str or array-like, optional
-        The group of each row: a column of a data frame, or values. No group is in two parts of a split.
+        The group of each row: a column of a data frame, or values. No group is in two parts of a split. Of rankings
+        the query.
     times : str or array-like, optional
         The time of each row: a column of a data frame, or dates or numbers. Every split then trains on earlier rows and
         tests on the next later ones, blocks of the later half of the rows; `test` has no meaning.
@@ -149,7 +151,9 @@ def compare(
     if rivals is not None:
         warnings.warn("compare: the argument 'rivals' is deprecated: use 'baselines'", DeprecationWarning, stacklevel=2)
         baselines = rivals
-    judge, how = get_metric(metric), recipe_for(recipe, kind_of(model))
+    judge = get_metric(metric)
+    queries = judge.task.name == "ranking" and recipe == "default"
+    how = get_recipe("queries") if queries else recipe_for(recipe, kind_of(model))
     _check_numbers(splits, test, validation, random_state)
     frame = X if is_plain(X) else as_frame(X)
     features, known = without_metric_columns(frame, judge, columns, column_features)
@@ -217,10 +221,15 @@ def run_split(plan: ComparisonPlan, seed: int) -> list[Trial]:
     X = table.X
     if table.schema is not None:
         X = Preparation(table.schema).fit(X.iloc[places.train]).transform(X)
+    how: dict[str, Any] = {"metric": plan.metric, "methods": plan.methods, "model": plan.model, "seed": seed}
+    if plan.metric.task.name == "ranking":
+        from metricgrad.evaluation.ranking_runs import run_rankings
+
+        assert table.groups is not None
+        return run_rankings(X, table.targets, table.groups, places, recipe=plan.recipe, **how)
     if table.target.kind == "numbers":
         from metricgrad.evaluation.number_runs import run_numbers
 
-        how: dict[str, Any] = {"metric": plan.metric, "methods": plan.methods, "model": plan.model, "seed": seed}
         return run_numbers(X, table.targets, table.weights, table.columns, places, recipe=plan.recipe, **how)
     classes = len(table.target.labels) if isinstance(table.target, ClassTarget) else 0
     data = TrainingData(X, table.targets, table.weights, classes, table.columns)
@@ -303,6 +312,10 @@ def _methods(
         from metricgrad.evaluation.number_runs import NUMBER_BASELINES, NUMBER_METHODS
 
         allowed, usual, default = NUMBER_METHODS, NUMBER_BASELINES, "auto"
+    if metric.task.name == "ranking":
+        from metricgrad.evaluation.ranking_runs import RANKING_BASELINES, RANKING_METHODS
+
+        allowed, usual = RANKING_METHODS, RANKING_BASELINES
     method = default if method is None else method
     wanted = [name for name in usual if name != method] if baselines is None else list(baselines)
     left_out = baselines is None and TREES in wanted and not has_lightgbm()

@@ -122,6 +122,8 @@ def read_user_table(X: Any, given: Given, metric: Metric, ignore: Collection[str
         labelled,
     )
     _check_classes(table)
+    if metric.task.name == "ranking":
+        _check_queries(table, metric)
     return table._replace(remarks=(*lines, *_remarks(table, len(targets) - len(labelled))))
 
 
@@ -145,8 +147,6 @@ def _target(
     cells: list[pd.Series[Any]], names: list[str], metric: Metric, positive: Any
 ) -> tuple[AnyTarget, list[str]]:
     task = metric.task.name
-    if task == "ranking":
-        raise ValueError(f"metric: expected one of classes, labels or numbers to compare by, got {metric.name!r}")
     if (len(cells) > 1) != (task == "multilabel"):
         raise ValueError(f"target: expected columns as the metric {metric.name!r} of {task} has, got {len(cells)}")
     if task == "multilabel":
@@ -154,7 +154,7 @@ def _target(
     if task == "multiclass":
         classes, line = infer_classes(cells[0], names[0])
         return classes, [line]
-    if task in ("regression", "censored"):
+    if task in ("regression", "censored", "ranking"):
         numbers, line = infer_numbers(cells[0], names[0])
         return numbers, [line]
     target, line = infer_target(cells[0], names[0], positive)
@@ -169,6 +169,17 @@ def _check_classes(table: UserTable) -> None:
         raise ValueError(
             f"y: expected at least {MIN_COMPARED_ROWS_PER_CLASS} rows of each class to compare methods, got {fewest}"
         )
+
+
+def _check_queries(table: UserTable, metric: Metric) -> None:
+    """Raise an error unless every row has a query, which is its group, a grade, and no weight."""
+    if table.groups is None:
+        raise ValueError(f"groups: expected the query of each row for {metric.name!r}, a metric of rankings, got none")
+    if table.weights is not None:
+        raise ValueError(f"sample_weight: expected none for {metric.name!r}, a metric of rankings, got some")
+    if (table.targets < 0).any() or (table.targets % 1 != 0).any():
+        wrong = table.targets[(table.targets < 0) | (table.targets % 1 != 0)][0]
+        raise ValueError(f"y: expected grades 0, 1, 2 ... for {metric.name!r}, a metric of rankings, got {wrong:g}")
 
 
 def _remarks(table: UserTable, dropped: int) -> list[str]:
