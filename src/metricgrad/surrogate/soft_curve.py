@@ -12,6 +12,7 @@ import math
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 EPSILON = 1e-12
 SCORE_STRETCH = 1 / 3
@@ -22,6 +23,9 @@ TOP_NEGATIVES = 1e-3
 """Share of the negatives from which on thresholds lie by its logarithm."""
 GRID_REACH, GRID_STEP = 3.5, 0.4 / SHARPNESS
 """Half the width of the grid of large sets, in compressed scores, and the distance of its points."""
+INTERVALS = round(2 * GRID_REACH / GRID_STEP)
+REACH = 30
+"""Intervals of the grid on either side of a threshold within which a step is neither 0 nor 1, but for 6e-6."""
 LOWEST = -1e4
 """Below any compressed score."""
 TOKEN = 7
@@ -49,12 +53,9 @@ class SoftCurve(nn.Module):
         self.thresholds, self.grid_rows, self.width = thresholds, grid_rows, TOKEN * thresholds
         self.register_buffer("sharpness", torch.tensor(SHARPNESS), persistent=False)
         self.register_buffer("levels", threshold_levels(thresholds), persistent=False)
-        intervals = round(2 * GRID_REACH / GRID_STEP)
-        self.register_buffer("points", torch.linspace(-GRID_REACH, GRID_REACH, intervals + 1), persistent=False)
 
     sharpness: Tensor
     levels: Tensor
-    points: Tensor
 
     def forward(self, scores: Tensor, targets: Tensor, weights: Tensor, classes: Tensor) -> Tensor:
         """Pool sets of rows, given the weights of each class too: `(..., n)` -> `(..., thresholds * 7)`."""
@@ -79,25 +80,31 @@ class SoftCurve(nn.Module):
 
     def _rates_on_grid(self, position: Tensor, classes: Tensor, centres: Tensor) -> Tensor:
         """Return what `_rates` does, from sums of powers at each point of a grid."""
-        intervals = len(self.points) - 1
-        place = ((position + GRID_REACH) / GRID_STEP).clamp(0, intervals)
-        below = place.detach().long().clamp(0, intervals - 1)  # in range for NaN too, which then reaches the loss
+        place = ((position + GRID_REACH) / GRID_STEP).clamp(0, INTERVALS)
+        below = place.detach().long().clamp(0, INTERVALS - 1)  # in range for NaN too, which then reaches the loss
         beyond = place - below
         places = below.unsqueeze(-2).expand_as(classes)
-        empty = classes.new_zeros(*classes.shape[:-1], intervals)
+        empty = classes.new_zeros(*classes.shape[:-1], INTERVALS)
         sums, terms = [empty.scatter_add(-1, places, classes)], classes
         for _ in range(3):
             terms = terms * beyond.unsqueeze(-2)
             sums.append(empty.scatter_add(-1, places, terms))
-        return torch.cat(sums, -1) @ self._cubics(centres.clamp(-GRID_REACH, GRID_REACH))
+        # Further away from a threshold its step is 0 or 1: only the intervals around it need their sums.
+        point = ((centres + GRID_REACH) / GRID_STEP).round().nan_to_num(0).clamp(0, INTERVALS).long()
+        around = point.unsqueeze(-1) + torch.arange(-REACH, REACH + 1, device=point.device)
+        window = (around[..., :-1] + REACH).flatten(-2).unsqueeze(-2).expand(*classes.shape[:-1], -1)
+        windows = [pad(each, (REACH, REACH)).gather(-1, window).unflatten(-1, (-1, 2 * REACH)) for each in sums]
+        cubics = self._cubics(around * GRID_STEP - GRID_REACH - centres.unsqueeze(-1))
+        rates = (torch.cat(windows, -1) * cubics.unsqueeze(-3)).sum(-1)
+        beyond_all = (point + REACH).clamp(max=INTERVALS).unsqueeze(-2).expand_as(rates)
+        return rates + classes.sum(-1, keepdim=True) - pad(sums[0].cumsum(-1), (1, 0)).gather(-1, beyond_all)
 
-    def _cubics(self, centres: Tensor) -> Tensor:
-        """Return cubics with the values and slopes of every step at the points: `(..., t)` -> `(..., 4 * g, t)`."""
-        steps = ((self.points.unsqueeze(-1) - centres.unsqueeze(-2)) * self.sharpness).sigmoid()
+    def _cubics(self, distances: Tensor) -> Tensor:
+        """Return cubics with the values and slopes of a step at points: `(..., 2 * r + 1)` -> `(..., 4 * 2 * r)`."""
+        steps = (distances.to(self.sharpness.dtype) * self.sharpness).sigmoid()
         slopes = (GRID_STEP * self.sharpness) * (steps - steps.square())
-        start, end, rise = slopes[..., :-1, :], slopes[..., 1:, :], steps.diff(dim=-2)
-        terms = (steps[..., :-1, :], start, 3 * rise - 2 * start - end, start + end - 2 * rise)
-        return torch.cat(terms, -2)
+        start, end, rise = slopes[..., :-1], slopes[..., 1:], steps.diff()
+        return torch.cat((steps[..., :-1], start, 3 * rise - 2 * start - end, start + end - 2 * rise), -1)
 
 
 def threshold_levels(thresholds: int) -> Tensor:
@@ -124,6 +131,6 @@ def placed_thresholds(position: Tensor, classes: Tensor, levels: Tensor) -> Tens
     way = (ordered[..., :1] - ordered) * (2 / span)
     wanted = levels.to(position.dtype).expand(*position.shape[:-1], len(levels)).contiguous()
     place = torch.searchsorted(masses + way, wanted).clamp(max=position.shape[-1] - 1)
-    before = torch.nn.functional.pad(masses, (1, -1)) + way  # the level when a row is reached, but not passed
+    before = pad(masses, (1, -1)) + way  # the level when a row is reached, but not passed
     missing = (before.gather(-1, place) - wanted).clamp(min=0)
     return ordered.gather(-1, place) + missing * (span / 2)
