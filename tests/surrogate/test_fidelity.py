@@ -79,9 +79,8 @@ def test_a_bundled_surrogate_points_where_its_metric_does() -> None:
     generator = torch.Generator().manual_seed(4)
     y = (torch.rand(4, 400, generator=generator) < 0.25).float()
     scores = torch.randn(4, 400, generator=generator) + 1.5 * y
-    for name, width in (("auc", 0.2), ("f1", 0.1), ("average_precision", 0.2)):  # F1 depends on rows near a threshold
-        cosine = gradient_cosine(SurrogateLoss(name), scores, y, pairs=1_000, width=width, generator=generator)
-        assert cosine > 0.87
+    for name in ("auc", "f1", "average_precision"):
+        assert gradient_cosine(SurrogateLoss(name), scores, y, pairs=1_000, generator=generator) > 0.9
     untrained = SurrogateLoss("auc", "scratch")
     assert abs(gradient_cosine(untrained, scores, y, pairs=1_000, generator=generator)) < 0.9
 

@@ -105,7 +105,7 @@ def test_a_metric_without_a_known_range_is_learned_in_its_own_units(config: str 
 
 def test_a_metric_that_looks_at_zero_keeps_it_in_sight() -> None:
     assert config_for(get_metric("f1")) == SurrogateConfig(standardise="scale")
-    assert config_for(get_metric("best_f1")).standardise == "shift"
+    assert config_for(get_metric("best_f1")) == SurrogateConfig(standardise="shift")
     assert config_for(get_metric("auc")) == SurrogateConfig(standardise="shift")
     assert config_for(black_box(profit, higher_is_better=False)).link == "linear"
     assert config_for(black_box(profit, higher_is_better=False, value_range=(-1000, 10_000))).link == "sigmoid"
