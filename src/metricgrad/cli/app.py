@@ -158,6 +158,7 @@ def universal_fit(
         int | None, typer.Option("--groups", "--families", min=1, help="Groups of 8 random sets; default: as bundled.")
     ] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Training steps; default: as bundled.")] = None,
+    attention: Annotated[bool, typer.Option("--attention", help="With attention over thresholds.")] = False,
 ) -> None:
     """Fit universal surrogates of some metrics to random sets (Eq. 3), and print the fidelity of each."""
     from metricgrad.metrics.registry import get_metric
@@ -173,7 +174,7 @@ def universal_fit(
     }
     out.mkdir(parents=True, exist_ok=True)
     with work_bar() as report:
-        for done, (name, entry) in enumerate(fit_bundled(chosen, out, progress=report, **changes), 1):
+        for done, (name, entry) in enumerate(fit_bundled(chosen, out, None, report, attention, **changes), 1):
             report("surrogates", done, len(chosen))
             gap, spearman, ceiling = _fidelity_cells(entry)
             # Not typer's echo, which would write over the progress bars.

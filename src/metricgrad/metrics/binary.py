@@ -203,12 +203,7 @@ average_precision = Metric(
     "average_precision", average_precision_loss, "AP", "Average precision: mean precision at each positive found."
 )
 eer = Metric(
-    "eer",
-    eer_loss,
-    "EER",
-    "Equal error rate: mean of miss and false-alarm rate where they are nearest.",
-    (0, 1),
-    at_own_threshold=True,
+    "eer", eer_loss, "EER", "Equal error rate: mean of miss and false-alarm rate where they are nearest.", (0, 1)
 )
 error_rate = _of_confusion(error_rate_loss, "error rate", "Share of rows classified wrongly (MCR).", (0, 1))
 f1 = _of_confusion(partial(f_beta_loss, beta=1.0), "F1", "Harmonic mean of precision and recall.", name="f1")
@@ -242,7 +237,7 @@ def precision_at(fraction: float = 0.02) -> Metric:
     fraction = number_setting("fraction", fraction, 0, 1)
     explanation = f"Share of positives among the top {fraction:.3g} of the rows (by weight)."
     function = partial(precision_at_loss, fraction=fraction)
-    return Metric(f"precision_at({short(fraction)})", function, f"P@{fraction:g}", explanation, at_own_threshold=True)
+    return Metric(f"precision_at({short(fraction)})", function, f"P@{fraction:g}", explanation)
 
 
 def recall_at_precision(precision: float = 0.9) -> Metric:
@@ -286,8 +281,7 @@ def pr_auc(lo: float = 0.95, hi: float = 1.0) -> Metric:
 def _at_decision(
     name: str, counts: Counts, label: str, explanation: str, known_as: tuple[float, float] = (1, 0)
 ) -> Metric:
-    function = partial(at_decision, counts=counts)
-    return Metric(name, function, label, explanation, known_as, decision=counts, at_own_threshold=True)
+    return Metric(name, partial(at_decision, counts=counts), label, explanation, known_as, decision=counts)
 
 
 ks = _at_decision(

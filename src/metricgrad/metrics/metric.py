@@ -76,8 +76,6 @@ class Metric:
         A typical amount of each column, or the number of groups; random sets are drawn like this. 1 if not known.
     top_rows : bool
         Whether at the best threshold the loss depends only on the few rows of the highest scores, as for precision.
-    at_own_threshold : bool
-        Whether the loss is that at one threshold, which each set chooses itself: the best one, or that of a level.
 
     Examples
     --------
@@ -113,7 +111,6 @@ class Metric:
     decided_loss: Callable[[Any], Tensor] | None = field(default=None, repr=False)
     groups: tuple[str, ...] = field(default=(), repr=False)
     column_sizes: tuple[float, ...] = field(default=(), repr=False)
-    at_own_threshold: bool = field(default=False, repr=False)
 
     @torch.no_grad()
     def __call__(self, scores: Any, targets: Any, weights: Any = None) -> Tensor:
@@ -176,7 +173,6 @@ class Metric:
             decided_loss=None,
             best_function=None,
             stand_in=self.stand_in.best if self.stand_in else None,
-            at_own_threshold=True,
         )
 
     def trained(self, form: str) -> Metric:

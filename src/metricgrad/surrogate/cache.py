@@ -57,7 +57,8 @@ def universal_for(
         config, sets, fitting, known = CONFIGS["paper"], PaperSets(), PAPER_FITTING, None
     else:
         config = config_for(metric) if config in (None, "default") else config
-        sets, fitting = sets_for(metric), fitting_for(metric, (metric.calls - before) / len(losses))
+        attention = config == "attention" or config == CONFIGS["attention"]
+        sets, fitting = sets_for(metric), fitting_for(metric, (metric.calls - before) / len(losses), attention)
     path = _cache() / f"{fingerprint(metric, config, sets, fitting, losses=losses)}.safetensors"
     with suppress(OSError, ValueError):  # absent, unreadable or damaged: then it is fitted
         return open_surrogate(path)

@@ -72,8 +72,10 @@ class SurrogateLoss(nn.Module):
     form : {"best", "zero"}
         Whether a metric with a threshold is trained at the best threshold of each set (to be chosen afterwards on
         validation rows), or at zero.
-    config : SurrogateConfig or {"default", "paper"}, optional
-        How a surrogate from scratch is built; by default `config_for(metric)`.
+    config : SurrogateConfig or {"default", "paper", "attention"}, optional
+        How a surrogate from scratch is built; by default `config_for(metric)`. With `"attention"`, for metrics of two
+        classes at one threshold that a set chooses itself, its gradient is nearer to that of the metric smoothed
+        little; training by it was not better (`docs/fidelity.md`).
     learning_rate : float
         Of the Adam inside `refine`.
     clip : float, optional
@@ -226,6 +228,8 @@ class SurrogateLoss(nn.Module):
     ) -> Surrogate:
         if isinstance(start, Surrogate):
             return start
+        if config == "attention" and self.metric.thresholded:
+            raise ValueError("config: expected 'default' for a metric at threshold zero, got 'attention'")
         if start == "universal":
             bundled = bundled_surrogate(self.metric, config)
             if bundled is not None:

@@ -95,15 +95,12 @@ class SurrogateConfig:
 def config_for(metric: Metric) -> SurrogateConfig:
     """Return the config of a metric's surrogate: scores are not centred for a metric that depends on zero.
 
-    For regression there is no ROC curve, so g is learned. The first few rows alone, as for the best precision, are seen
-    better from the top than at thresholds.
+    For regression there is no ROC curve, so g is learned.
     """
     view, link = metric.view or TASK_VIEWS[metric.task.name], "sigmoid" if metric.bounded else "linear"
     if metric.task.numbers:
         parts = 2 if metric.task.several else 1
         return SurrogateConfig("none", (64, 64), 0, (64,), link=link, view=view, parts=parts)
-    if metric.at_own_threshold and not metric.top_rows and metric.task.name == "binary" and metric.view is None:
-        return SurrogateConfig("shift", h=(32, 32), link=link, view=view, attention=True)
     parts = {"columns": 1 + len(metric.columns), "ranking": GRADE_LEVELS}.get(metric.task.name, 1)
     thresholds = 32 if metric.task.outputs else 64  # with a set for every output, 32 are enough
     standardise = "scale" if metric.thresholded else "top" if metric.top_rows else "shift"
@@ -113,6 +110,7 @@ def config_for(metric: Metric) -> SurrogateConfig:
 CONFIGS = {
     "default": SurrogateConfig(),
     "paper": SurrogateConfig("none", (30, 30), 0, (10, 10), "tanh", True, "leaky_relu"),
+    "attention": SurrogateConfig(h=(32, 32), attention=True),
 }
 
 
@@ -131,7 +129,7 @@ class Surrogate(nn.Module):
 
     Parameters
     ----------
-    config : SurrogateConfig or {"default", "paper"}
+    config : SurrogateConfig or {"default", "paper", "attention"}
         How it is built.
 
     Examples

@@ -26,6 +26,8 @@ from metricgrad.metrics.tasks import MULTICLASS, MULTILABEL, RANKING
 from metricgrad.surrogate.network import Surrogate, SurrogateConfig, config_for
 
 WEIGHTS_FOLDER = Path(__file__).parent / "weights"
+ATTENTION_FOLDER = WEIGHTS_FOLDER / "attention"
+"""Surrogates with attention, of metrics at one threshold that a set chooses itself: used if asked for."""
 EXTRA_SETTINGS = ("fnr_at_fpr(0.01)",)
 """Metrics with a setting other than the default that are bundled too."""
 NOT_BUNDLED = ("best_recall", "top_k_error(5)", "mrr")
@@ -68,9 +70,9 @@ def load_universal(name: str) -> Surrogate:
 
 def bundled_surrogate(metric: Metric, config: SurrogateConfig | str | None = None) -> Surrogate | None:
     """Return the bundled surrogate of a metric, or None if there is none of this config; reads one file."""
-    if config not in (None, "default", config_for(metric)) or not is_builtin(metric):
+    if config not in (None, "default", "attention", config_for(metric)) or not is_builtin(metric):
         return None
-    path = bundled_path(metric.name)
+    path = bundled_path(metric.name, config)
     if not path.is_file():
         return None
     content = path.read_bytes()
@@ -84,9 +86,9 @@ def bundled_surrogate(metric: Metric, config: SurrogateConfig | str | None = Non
     return unpacked_surrogate(content, path.name)
 
 
-def bundled_path(name: str) -> Path:
+def bundled_path(name: str, config: SurrogateConfig | str | None = None) -> Path:
     """Return where the surrogate of a built-in metric is bundled, if it is."""
-    return WEIGHTS_FOLDER / file_name(name)
+    return (ATTENTION_FOLDER if config == "attention" else WEIGHTS_FOLDER) / file_name(name)
 
 
 def file_name(name: str) -> str:
@@ -117,8 +119,8 @@ def read_record(path: Path) -> dict[str, Any]:
 
 def bundled_digest(metric: Metric, config: str, form: str) -> str:
     """Return a short digest of the bundled surrogate that a metric starts from, empty if there is none."""
-    path = bundled_path(metric.trained(form).name)
-    if config != "default" or not is_builtin(metric) or not path.is_file():
+    path = bundled_path(metric.trained(form).name, config)
+    if config == "paper" or not is_builtin(metric) or not path.is_file():
         return ""
     return str(read_record(path)["sha256"])[:16]
 

@@ -18,6 +18,7 @@ from metricgrad.metrics.metric import Metric
 from metricgrad.metrics.registry import named_metric
 from metricgrad.surrogate.fidelity import measure_fidelity
 from metricgrad.surrogate.network import (
+    CONFIGS,
     Progress,
     Surrogate,
     SurrogateConfig,
@@ -51,9 +52,9 @@ class Fitting:
 THOROUGH = Fitting()
 ON_DEMAND = Fitting(groups=400, steps=1_000, learning_rate=1e-3)
 """For any other metric of two classes: from the weights of its nearest relative."""
-ON_DEMAND_ATTENTION = Fitting(groups=400, steps=1_000, batch=16, learning_rate=2e-3)
 THOROUGH_ATTENTION = Fitting(groups=6_000, steps=8_000, batch=16, learning_rate=5e-3)
-"""For metrics at one threshold of each set; the few weights of their surrogates are shared by all thresholds."""
+"""With attention: its few weights are shared by all thresholds."""
+ON_DEMAND_ATTENTION = Fitting(groups=400, steps=1_000, batch=16, learning_rate=2e-3)
 THOROUGH_OUTPUTS = Fitting(groups=1_600, steps=6_000, batch=16, sizes=(100, 200, 400, 800))
 """For several outputs, each of which is a set of its own."""
 THOROUGH_SAMPLES = Fitting(groups=480, steps=4_000, batch=4, sizes=(50, 100, 150))
@@ -251,11 +252,11 @@ def _range(metric: Metric, true: Tensor) -> tuple[float, float]:
     return (0.0, 1.0) if metric.bounded else (low, high)
 
 
-def fitting_for(metric: Metric, calls_per_set: float = 0) -> Fitting:
+def fitting_for(metric: Metric, calls_per_set: float = 0, attention: bool = False) -> Fitting:
     """Return how the surrogate of a metric is fitted on demand: to a share of the calls that a run may take."""
     of_numbers = dict.fromkeys(("regression", "censored"), ON_DEMAND_REGRESSION)
     by_task = {"ranking": ON_DEMAND_RANKING, **of_numbers}
-    of_two_classes = ON_DEMAND_ATTENTION if config_for(metric).attention else ON_DEMAND
+    of_two_classes = ON_DEMAND_ATTENTION if attention else ON_DEMAND
     fitting = ON_DEMAND_OUTPUTS if metric.task.outputs else by_task.get(metric.task.name, of_two_classes)
     if not calls_per_set or metric.budget is None:
         return fitting
@@ -311,14 +312,14 @@ def sample_losses(metric: Metric) -> list[float]:
 # ---- fitting what is bundled ---------------------------------------------------------------------------------------
 
 
-def thorough_for(metric: Metric) -> Fitting:
+def thorough_for(metric: Metric, attention: bool = False) -> Fitting:
     """Return how the surrogate of a metric is fitted before it is bundled."""
+    if attention:
+        return THOROUGH_ATTENTION
     if metric.view == "samples":
         return THOROUGH_SAMPLES
     if metric.task.outputs:
         return THOROUGH_OUTPUTS
-    if config_for(metric).attention:
-        return THOROUGH_ATTENTION
     return THOROUGH_RANKING if metric.task.name == "ranking" else THOROUGH
 
 
@@ -327,18 +328,20 @@ def fit_bundled(
     folder: Path = WEIGHTS_FOLDER,
     fitting: Fitting | None = None,
     progress: Progress | None = None,
+    attention: bool = False,
     **changes: Any,
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Fit and save surrogates of built-in metrics, yielding each record; those of one config share random sets.
 
-    They are fitted as given, or as suits their task, with some fields of `Fitting` changed.
+    They are fitted as given, or as suits their task, with some fields of `Fitting` changed; with attention if asked.
     """
     metrics = [named_metric(name) for name in names]
     for metric in metrics:
         sample_losses(metric)  # refuses a constant metric before any work
-    for config in dict.fromkeys(config_for(metric) for metric in metrics):
-        group = [metric for metric in metrics if config_for(metric) == config]
-        how = replace(fitting or thorough_for(group[0]), **changes)
+    configs = {metric.name: CONFIGS["attention"] if attention else config_for(metric) for metric in metrics}
+    for config in dict.fromkeys(configs.values()):
+        group = [metric for metric in metrics if configs[metric.name] == config]
+        how = replace(fitting or thorough_for(group[0], attention), **changes)
         corpus = draw_corpus(group, new_surrogate(config, how.seed), sets_for(group[0]), how, progress)
         for number, metric in enumerate(group):
             surrogate = new_surrogate(config, how.seed)
@@ -351,11 +354,12 @@ def _save_with_record(metric: Metric, surrogate: Surrogate, folder: Path, fittin
     save_surrogate(surrogate, path)
     groups = 100 if metric.view == "samples" else 500
     unseen = sets_for(metric)(groups, GROUP_SIZE, 400, torch.Generator().manual_seed(fitting.seed + 1_000_000))
+    options = _changed_options(metric, fitting, surrogate.config.attention)
     record = {
         "metric": metric.name,
         "fitting": asdict(fitting),
         "held_out_sets_of_400": measure_fidelity(open_surrogate(path), metric, unseen),
-        "command": f"metricgrad universal fit '{metric.name}' --seed {fitting.seed}{_changed_options(metric, fitting)}",
+        "command": f"metricgrad universal fit '{metric.name}' --seed {fitting.seed}{options}",
         "version": __version__,
         "date": datetime.now(timezone.utc).date().isoformat(),
     }
@@ -363,8 +367,8 @@ def _save_with_record(metric: Metric, surrogate: Surrogate, folder: Path, fittin
     return read_record(path)
 
 
-def _changed_options(metric: Metric, fitting: Fitting) -> str:
+def _changed_options(metric: Metric, fitting: Fitting, attention: bool) -> str:
     """Return the settings that differ from the defaults as options of the command."""
-    usual = thorough_for(metric)
+    usual = thorough_for(metric, attention)
     options = {"groups": (fitting.groups, usual.groups), "steps": (fitting.steps, usual.steps)}
-    return "".join(f" --{name} {value}" for name, (value, default) in options.items() if value != default)
+    return " --attention" * attention + "".join(f" --{name} {value}" for name, (value, default) in options.items() if value != default)

@@ -10,10 +10,8 @@ import torch
 from torch import Tensor
 
 from metricgrad.surrogate.network import Surrogate, SurrogateConfig
-from metricgrad.surrogate.pretrained import WEIGHTS_FOLDER, open_surrogate, read_record
+from metricgrad.surrogate.pretrained import ATTENTION_FOLDER, WEIGHTS_FOLDER, open_surrogate, read_record
 
-WITHOUT_ATTENTION = WEIGHTS_FOLDER / "soft_roc"
-"""Surrogates without attention of metrics whose own have it: starts for metrics that are seen in another way."""
 MIN_CORRELATION = 0.3
 """Below which a relative is no better a start than random weights."""
 MAX_SETS = 800
@@ -58,8 +56,8 @@ def _bundled_like(config: SurrogateConfig) -> Iterator[tuple[str, Surrogate]]:
     wanted = replace(config, link="sigmoid")
     if config.view == "weightings":
         wanted = replace(wanted, view="rows", parts=1)
-    paths = [*WEIGHTS_FOLDER.glob("*.safetensors"), *WITHOUT_ATTENTION.glob("*.safetensors")]
-    for path in sorted(paths, key=lambda path: path.name):
+    folder = ATTENTION_FOLDER if config.attention else WEIGHTS_FOLDER
+    for path in sorted(folder.glob("*.safetensors")):
         record = read_record(path)
         if SurrogateConfig.from_dict(record["config"]) == wanted:
             yield str(record["metric"]), open_surrogate(path)

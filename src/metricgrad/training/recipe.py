@@ -21,7 +21,7 @@ CHOICES = {
     "first": ("model", "surrogate"),
     "refine_mode": ("eval", "train", "both"),
     "schedule": ("plateau", "cosine", "constant"),
-    "surrogate_config": ("default", "paper"),
+    "surrogate_config": ("default", "paper", "attention"),
     "form": ("best", "zero"),
 }
 COUNTS = {
@@ -104,7 +104,7 @@ class Recipe:
         Largest noise on refined scores, in units of their spread: each set gets its own share of it.
     relational : float
         See `SurrogateLoss`.
-    surrogate_config : {"default", "paper"}
+    surrogate_config : {"default", "paper", "attention"}
         How a surrogate is built.
     standardise : bool
         Whether features are centred and scaled on the rows trained on.
