@@ -136,9 +136,9 @@ def page(path: Path = RESULTS) -> str:
 Metrics that know more of a row than its class: an amount, the costs of its errors, its group. One fit of
 `MetricClassifier(method="auto")` on 60 % of the rows trains every strategy on five folds; values on the other 40 %,
 looked at once. Higher is better. Mean and standard error over splits (seeds of a cell: {seeds}; without an error, one).
-*Chosen* is what the fit returns; an empty cell was dropped on the way, or does not apply. empulse is CSLogit beside linear models, CSBoost
-beside trees, with the threshold that is best on a fifth of the training rows. *p x money* is the expected gain of a
-call by calibrated probabilities of cross-entropy, written down by hand.
+*Chosen* is what the fit returns; an empty cell was dropped on the way, or does not apply. empulse is CSLogit beside
+linear models, CSBoost beside trees, with the threshold that is best on a fifth of the training rows. *p x money* is the
+expected gain of a call by calibrated probabilities of cross-entropy, written down by hand.
 
 {bars(frame)}
 

@@ -99,3 +99,16 @@ def test_a_search_does_not_lose_what_it_looks_at(method: str, monkeypatch: pytes
     before, after = (sum(task.loss(task.x[part] @ each, part) for part in (0, 1)) for each in (start, found))
     assert after <= before + 0.02
     assert rivals.tuned(task, found)[0] <= task.loss(task.x[1] @ found, 1)
+
+
+def test_rivals_are_compared_over_the_splits_that_both_have(tmp_path: Path) -> None:
+    store = Store(tmp_path / "rivals.jsonl")
+    losses = {"metricgrad": [0.2, 0.21, 0.22], "offsets": [0.25, 0.24, 0.27], "class weights": [0.3]}
+    for method, own in losses.items():
+        for seed, loss in enumerate(own):
+            run = {"dataset": "letter", "metric": "macro_f1", "method": method, "model": "linear", "seed": seed}
+            store.add(run, {"loss": loss, "cpu": 2.0, "command": "python x"})
+    found = targets.rivals(store.path)
+    assert "| 0.7467 | +0.0433 ± 0.0067 | 3 | 2 s |" in found
+    assert "| 0.7000 | +0.1000 | 1 | 2 s |" in found
+    assert "| 0.7900 |  | 3 | 2 s |" in found

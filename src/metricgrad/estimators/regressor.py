@@ -54,12 +54,12 @@ class MetricRegressor(RegressorMixin, CompetingEstimator):  # type: ignore[misc]
     """Regressor trained for any metric of numbers: a tolerance, a cost, a quantile, a rank, or a function of your own.
 
     Several strategies compete on held-out rows: the usual losses (squared, absolute, Huber), hand-made ones that suit
-    the metric (quantiles, soft tolerances), direct search on the metric itself for models linear in fixed columns, and
-    a surrogate of it. The last two start from the best of the others and are kept only if they beat it by more than the
-    noise. Targets are standardised, or their logarithms are if all are above 0, whichever does better on the first
-    fold. Every strategy is trained on five folds and judged at its best constant, a shift or a factor, on the rows that
-    the folds leave out. The model is the average of those of the folds; its predictions get the map that does best on
-    these rows: none, a shift, a factor, or an isotonic one.
+    the metric (quantiles, soft tolerances, Cox's partial likelihood of censored times), direct search on the metric
+    itself for models linear in fixed columns, and a surrogate of it. The last two start from the best of the others and
+    are kept only if they beat it by more than the noise. Targets are standardised, or their logarithms are if all are
+    above 0, whichever does better on the first fold. Every strategy is trained on five folds and judged at its best
+    constant, a shift or a factor, on the rows that the folds leave out. The model is the average of those of the folds;
+    its predictions get the map that does best on these rows: none, a shift, a factor, or an isotonic one.
 
     Parameters
     ----------
