@@ -27,7 +27,7 @@ def draw_differences(frame: pd.DataFrame) -> Figure:
     """Draw how far every loss is ahead of cross-entropy, seed by seed, by the first metrics of the tasks."""
     cells = [CELLS[number] for number in (0, 2, 3, 4, 5)]
     rows = [len(losses_of(frame, cell)) - 1 for cell in cells]
-    figure = Figure(figsize=(7.2, 0.3 * sum(rows) + 0.75 * len(cells)), layout="constrained")
+    figure = Figure(figsize=(5.8, 0.3 * sum(rows) + 0.75 * len(cells)), layout="constrained")
     for axes, cell in zip(figure.subplots(len(cells), 1, height_ratios=[n + 1 for n in rows]), cells, strict=True):
         _differences(axes, frame, cell)
     return figure
@@ -44,13 +44,13 @@ def _differences(axes: Axes, frame: pd.DataFrame, cell: Cell) -> None:
     axes.axvline(0, color=INK, lw=1)
     axes.set_yticks(range(len(losses)), [LOSSES[loss] for loss in losses])
     axes.set_ylim(len(losses) - 0.5, -0.5)
-    axes.set_title(f"{cell.title}: ahead of cross-entropy by", loc="left", fontsize=10)
+    axes.set_title(f"{cell.title}: ahead of cross-entropy by", loc="right", fontsize=10)
     axes.spines[["top", "right"]].set_visible(False)
 
 
 def draw_curves(records: list[dict[str, Any]]) -> Figure:
     """Draw AP on validation rows of Fashion-MNIST step by step, from both starts."""
-    figure = Figure(figsize=(7.2, 3.4), layout="constrained")
+    figure = Figure(figsize=(5.8, 3.6), layout="constrained")
     panels = figure.subplots(1, 2, sharey=True)
     steps = next(record for record in records if record["run"]["task"] == "fashion")["steps"]
     for axes, start in zip(panels, ("early", "late"), strict=True):
@@ -61,14 +61,15 @@ def draw_curves(records: list[dict[str, Any]]) -> Figure:
         axes.set_xlabel("steps by the loss")
         axes.spines[["top", "right"]].set_visible(False)
     panels[0].set_ylabel("AP on validation rows")
-    panels[1].legend(frameon=False, fontsize=8)
+    lines = panels[0].get_legend_handles_labels()
+    figure.legend(*lines, frameon=False, fontsize=8, loc="outside upper center", ncols=3)
     return figure
 
 
 def draw_reach(records: list[dict[str, Any]]) -> Figure:
     """Draw where the gradients of the losses of membranes lie."""
     found = reach_of(records, "late")
-    figure = Figure(figsize=(7.2, 0.34 * len(found) + 1), layout="constrained")
+    figure = Figure(figsize=(5.8, 0.34 * len(found) + 1), layout="constrained")
     axes = figure.subplots()
     near, sure = 100 * found["near"], 100 * found["surely wrong"]
     places = np.arange(len(found))
