@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from studies.deep.cells import CELLS, CROSS_ENTROPY, LOSSES, Cell, by_start, curve_of, losses_of, reach_of
 
@@ -44,6 +45,7 @@ def _differences(axes: Axes, frame: pd.DataFrame, cell: Cell) -> None:
     axes.axvline(0, color=INK, lw=1)
     axes.set_yticks(range(len(losses)), [LOSSES[loss] for loss in losses])
     axes.set_ylim(len(losses) - 0.5, -0.5)
+    axes.xaxis.set_major_locator(MaxNLocator(5))
     axes.set_title(f"{cell.title}: ahead of cross-entropy by", loc="right", fontsize=10)
     axes.spines[["top", "right"]].set_visible(False)
 

@@ -4,6 +4,9 @@ Of every seed, a network is trained by cross-entropy, and kept after few steps (
 either, every loss takes the same number of steps on the same sets, once for each of three learning rates. Checkpoint
 and rate are chosen by each metric on validation rows; what is chosen is then judged on test rows. A job is one loss
 from one start with all its rates, stored as it ends; run again to continue.
+
+Membranes have three splits (`--seeds 0,1,2`; a fourth would test the slices of the first), and remedies that are run
+where they are named: `--losses iou-best-cut,iou-noise,iou-anchor`.
 """
 
 from __future__ import annotations

@@ -151,11 +151,11 @@ class Line:
         return nn.Linear(1, 1, bias=False)
 
     def validated(self, model: nn.Module) -> dict[str, float]:
-        weight = float(next(model.parameters()))
+        weight = next(model.parameters()).item()
         return {"up": weight, "down": -weight}
 
     def tested(self, model: nn.Module) -> dict[str, float]:
-        weight = float(next(model.parameters()))
+        weight = next(model.parameters()).item()
         return {"up": -weight, "down": weight, "up:note": 10 * weight}
 
     def batch(self, generator: torch.Generator) -> Batch:
