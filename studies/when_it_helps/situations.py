@@ -10,6 +10,8 @@ import pandas as pd
 from metricgrad.evaluation.store import Store
 from studies.auto import page as auto
 from studies.calls import page as calls
+from studies.deep import cells as deep_cells
+from studies.deep import page as deep
 from studies.money import page as money
 from studies.numbers import page as numbers
 from studies.pages import markdown
@@ -66,6 +68,12 @@ def situations(rich: float) -> list[Situation]:
             "`black_box(fn, max_calls=300)`",
             _boxes(),
             "calls",
+        ),
+        Situation(
+            "your own network, in your own loop",
+            "`SurrogateLoss`, early in training; where a loss was made for the metric, that",
+            _networks(),
+            "deep",
         ),
         Situation("rankings", "LambdaRank (LightGBM), unless the metric is your own", _rankings(), "ranking"),
     ]
@@ -124,6 +132,16 @@ def _rankings() -> str:
     better = int((found["difference"] > found["error"] + 1e-12).sum())
     worse = len(ranking.worse(found))
     return f"better than LambdaRank by more than a standard error in {better} of {len(found)} cells, worse in {worse}"
+
+
+def _networks() -> str:
+    frame = deep_cells.frame_of(deep_cells.records_of(deep_cells.RESULTS))
+    pictures, segments = deep_cells.CELLS[0], deep_cells.CELLS[3]
+    best = deep.against(frame, pictures, deep_cells.best_rival(frame, pictures))
+    return (
+        f"pictures with 1 % of positives, AP: {deep.against(frame, pictures)}, {best}; segments, IoU: "
+        f"{deep.against(frame, segments)}"
+    )
 
 
 def _boxes() -> str:
