@@ -139,9 +139,8 @@ def page(path: Path = RESULTS) -> str:
     for name in (name for name in CELLS if name in set(frame["cell"])):
         own = frame[frame["cell"] == name]
         kept = listed(f"{COLUMNS[strategy]} {count}" for strategy, count in own["chosen"].value_counts().items())
-        parts.append(
-            f"## {TITLES[name][0].upper()}{TITLES[name][1:]}\n\n`{CELLS[name][1]}`\n\n{table_of(own)}\n\nChosen: {kept}."
-        )
+        title = f"## {TITLES[name][0].upper()}{TITLES[name][1:]}"
+        parts.append(f"{title}\n\n`{CELLS[name][1]}`\n\n{table_of(own)}\n\nChosen: {kept}.")
     seeds = count_range(frame.groupby(["cell", "model"]).size())
     return wrapped(
         f"""# Money and groups
