@@ -32,3 +32,12 @@ def test_a_choice_behind_the_best_is_named() -> None:
     frame = pd.DataFrame(rows)
     assert "churn, linear (plug-in rule, 0.210 ± 0.010); of 1 cells" in page.bars(frame)
     assert "deviation: none; of 1" in page.bars(frame.assign(default=0.5)).replace("error", "deviation")
+
+
+def test_cells_without_runs_are_named() -> None:
+    frame = pd.DataFrame([{"cell": "churn", "model": model} for model in ("linear", "additive", "lightgbm")])
+    told = page.not_run(frame)
+    assert "churn (network)" in told
+    assert "fraud-0.5 (all models)" in told
+    full = [{"cell": cell, "model": model} for cell in page.CELLS for model in page.MODELS]
+    assert page.not_run(pd.DataFrame(full)) == ""
