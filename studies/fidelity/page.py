@@ -7,6 +7,7 @@ from typing import Any
 
 from metricgrad import get_metric
 from metricgrad.surrogate.pretrained import bundled_index
+from studies.fidelity import attention
 from studies.fidelity.direction_table import (
     BAR,
     MIN_CEILING,
@@ -27,11 +28,10 @@ SIZES = FOLDER / "fidelity_sizes.json"
 DIRECTION = FOLDER / "fidelity_direction.json"
 
 
-TRIED = """Metrics at a threshold of the set's own, all `best_*` but `best_precision`, those at a level, `ks` and `eer`,
-are judged by attention over thresholds that follow the scores; why, and what else was tried, is in
-[decision 49](decisions/0049-attention-over-thresholds-of-the-set.md), earlier remedies in
-[decision 47](decisions/0047-directions-are-probed-along-a-model.md). In training, surrogates are refined on the scores
-of the model, which is left out here, and a model is kept only if it is better on validation rows.
+TRIED = """What was tried to raise these cosines, and did not bring a metric to the bar, is in
+[decision 47](decisions/0047-directions-are-probed-along-a-model.md); the bundled weights are unchanged. In training,
+surrogates are refined on the scores of the model, which is left out here, and a model is kept only if it is better on
+validation rows.
 """
 
 
@@ -145,8 +145,10 @@ seed {larger["seed"]}).
 
 
 def main() -> None:
-    real, larger, directions = (json.loads(path.read_text("utf-8")) for path in (RESULTS, SIZES, DIRECTION))
-    PAGE.write_text(page(real, bundled_index(), larger, directions), "utf-8")
+    files = (RESULTS, SIZES, DIRECTION, attention.STORED)
+    real, larger, directions, attending = (json.loads(path.read_text("utf-8")) for path in files)
+    text = page(real, bundled_index(), larger, directions)
+    PAGE.write_text(f"{text}\n{attention.section(attending, directions)}", "utf-8")
 
 
 if __name__ == "__main__":

@@ -8,10 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from metricgrad import get_metric
-from metricgrad.surrogate.network import GRID_ROWS, Surrogate, SurrogateConfig, class_weights, config_for
-from metricgrad.surrogate.pretrained import load_universal
+from metricgrad import MetricClassifier, Recipe, SurrogateLoss, get_metric
+from metricgrad.surrogate import pretraining
+from metricgrad.surrogate.fidelity import measure_fidelity
+from metricgrad.surrogate.network import CONFIGS, GRID_ROWS, Surrogate, SurrogateConfig, class_weights
+from metricgrad.surrogate.pretrained import ATTENTION_FOLDER, bundled_digest, bundled_index, faithfulness
+from metricgrad.surrogate.pretraining import Fitting, fit_bundled
 from metricgrad.surrogate.soft_curve import TOKEN, SoftCurve, placed_thresholds, threshold_levels
+from metricgrad.surrogate.synthetic import GROUP_SIZE, BroadSets
 
 LEVELS = threshold_levels(64)
 CURVE = SoftCurve(64, GRID_ROWS).double()
@@ -93,19 +97,59 @@ def test_nan_and_extreme_scores_reach_the_loss_as_nan_and_as_finite_numbers() ->
         assert surrogate(torch.where(torch.arange(rows) == 3, torch.nan, scores), targets[:rows]).isnan()
 
 
-def test_attention_is_only_for_plain_sets_of_two_classes_at_a_threshold_of_their_own() -> None:
+def test_attention_is_only_for_plain_sets_of_two_classes_and_not_at_zero() -> None:
     with pytest.raises(ValueError, match="attention: expected no learned g and the view 'rows'"):
         Surrogate(SurrogateConfig(view="labels", attention=True))
     with pytest.raises(ValueError, match="attention"):
         Surrogate(SurrogateConfig(g=(4,), attention=True))
-    wanted = {"best_f1", "recall_at_precision(0.9)", "precision_at(0.1)", "eer", "ks", "fnr_at_fpr(0.01)"}
-    others = {"f1", "auc", "average_precision", "partial_auc(0.05)", "macro_f1", "ndcg(10)", "r2"}
-    assert {name for name in wanted | others if config_for(get_metric(name)).attention} == wanted
+    with pytest.raises(ValueError, match="at threshold zero, got 'attention'"):
+        SurrogateLoss("f1", form="zero", config="attention")
+    with pytest.raises(ValueError, match="expected a view of multiclass sets"):
+        SurrogateLoss("macro_auc", "scratch", config="attention")
+
+
+def test_surrogates_with_attention_are_bundled_for_those_who_ask() -> None:
+    index = bundled_index(ATTENTION_FOLDER)
+    assert {"best_f1", "precision_at(0.02)", "recall_at_precision(0.9)"} < set(index)
+    assert all(SurrogateConfig.from_dict(entry["config"]) == CONFIGS["attention"] for entry in index.values())
+    assert all(faithfulness(entry) > 0.97 for entry in index.values())
+    assert all("--attention" in entry["command"] for entry in index.values())
+    assert SurrogateLoss("f1", config="attention").surrogate.config == CONFIGS["attention"]
+    assert SurrogateLoss("f1").surrogate.config == SurrogateConfig()
+    metric = get_metric("f1")
+    digests = {config: bundled_digest(metric, config, "best") for config in ("default", "attention", "paper")}
+    assert digests["attention"] == index["best_f1"]["sha256"][:16] != digests["default"]
+    assert digests["paper"] == ""
+
+
+def test_a_metric_without_a_bundled_one_starts_at_its_nearest_relative_with_attention(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("METRICGRAD_CACHE", str(tmp_path))
+    monkeypatch.setattr(pretraining, "ON_DEMAND_ATTENTION", Fitting(groups=16, steps=5, batch=8, sizes=(100,)))
+    surrogate = SurrogateLoss("f_beta(1.5)", config="attention", progress=lambda *_: None).surrogate
+    assert surrogate.config == CONFIGS["attention"]
+    sets = BroadSets()(8, GROUP_SIZE, 200, torch.Generator().manual_seed(5))
+    assert measure_fidelity(surrogate, get_metric("f_beta(1.5)").best, sets)["spearman"] > 0.9
+
+
+def test_surrogates_with_attention_can_be_fitted_and_say_how(tmp_path) -> None:
+    tiny = Fitting(groups=16, steps=3, batch=8, sizes=(50,))
+    ((name, record),) = fit_bundled(["best_f1"], tmp_path, tiny, attention=True)
+    assert name == "best_f1"
+    assert record["config"]["attention"]
+    assert "--attention --groups 16 --steps 3" in record["command"]
+
+
+def test_an_estimator_takes_a_surrogate_with_attention_by_its_recipe() -> None:
+    rows = drawn(7, 300)
+    x = torch.stack((rows[0], rows[2]), 1).numpy()
+    recipe = Recipe(warmup=20, rounds=2, set_size=100, trust=-1.0, surrogate_config="attention")
+    model = MetricClassifier("f1", "sl-r", "linear", recipe, folds=1, random_state=0).fit(x, rows[1].numpy())
+    assert model.history_[-1].gap < 0.1
 
 
 @pytest.mark.parametrize(("name", "level"), [("precision_at(0.02)", 0.02), ("fnr_at_fpr(0.05)", 0.05)])
 def test_the_gradient_of_a_metric_at_a_level_lies_on_the_rows_near_it(name: str, level: float) -> None:
-    surrogate = load_universal(name)
+    surrogate = SurrogateLoss(name, config="attention").surrogate
     scores, targets, _ = drawn(3, 900)
     leaf = scores.float().requires_grad_()
     surrogate(leaf, targets.float()).backward()

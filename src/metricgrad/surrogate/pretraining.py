@@ -371,4 +371,5 @@ def _changed_options(metric: Metric, fitting: Fitting, attention: bool) -> str:
     """Return the settings that differ from the defaults as options of the command."""
     usual = thorough_for(metric, attention)
     options = {"groups": (fitting.groups, usual.groups), "steps": (fitting.steps, usual.steps)}
-    return " --attention" * attention + "".join(f" --{name} {value}" for name, (value, default) in options.items() if value != default)
+    changed = [f" --{name} {value}" for name, (value, default) in options.items() if value != default]
+    return "".join([" --attention"] * attention + changed)
