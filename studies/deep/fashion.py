@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 from metricgrad import SurrogateLoss, get_metric
 from metricgrad.losses.binary import AUCM, CrossEntropy, Focal
-from studies.deep.losses import Batch, Learned, LibAUCAP, SmoothAP, indexed, plain
+from metricgrad.losses.pairs import SmoothAveragePrecision
+from studies.deep.losses import Batch, Learned, LibAUCAP, indexed, plain
 from studies.deep.problem import Plan, Stratified, Values, in_parts
 
 SHIRT = 6
@@ -108,7 +109,7 @@ PLAN = Plan(
         "focal": lambda problem, seed: plain(Focal()),
         "libauc-auc": lambda problem, seed: plain(AUCM()),
         "libauc-ap": lambda problem, seed: indexed(LibAUCAP(len(problem.y))),
-        "smooth-ap": lambda problem, seed: plain(SmoothAP()),
+        "smooth-ap": lambda problem, seed: plain(SmoothAveragePrecision()),
         "surrogate-ap": lambda problem, seed: learned("average_precision", seed),
         "surrogate-recall": lambda problem, seed: learned("recall_at_precision(0.9)", seed),
         "surrogate-top": lambda problem, seed: learned("precision_at(0.01)", seed),

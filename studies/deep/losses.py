@@ -28,36 +28,6 @@ class Batch(NamedTuple):
 Objective = Callable[[Tensor, Batch], Tensor]
 
 
-class SmoothAP(nn.Module):
-    """One minus average precision with sigmoids in place of comparisons (Brown et al. 2020), weighted.
-
-    Ranks count the rows above by their weights, so that a stratified set is judged at the prevalence of the data.
-
-    Parameters
-    ----------
-    temperature : float
-        Width of the sigmoids in units of the spread of the scores of a set.
-    """
-
-    def __init__(self, temperature: float = 0.1) -> None:
-        super().__init__()
-        self.temperature = temperature
-
-    def forward(self, scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
-        """Return the loss of a set, `(n,)`, or the mean over sets, `(k, n)`."""
-        if scores.ndim > 1:
-            weights = torch.ones_like(scores) if weights is None else weights
-            return torch.stack([self(*rows) for rows in zip(scores, targets, weights, strict=True)]).mean()
-        weights = torch.ones_like(scores) if weights is None else weights
-        positive = targets == 1
-        own = weights[positive]
-        width = self.temperature * scores.detach().std().clamp(min=1e-12)
-        above = ((scores - scores[positive].unsqueeze(-1)) / width).sigmoid() * weights  # (positives, n)
-        # Every row is at its own rank with its whole weight, not with the half that the sigmoid of zero gives.
-        found = above[:, positive].sum(-1) + own / 2
-        return 1 - (own * found / (above.sum(-1) + own / 2)).sum() / own.sum()
-
-
 class LibAUCAP(nn.Module):
     """LibAUC's loss of average precision: squared hinge losses of pairs, with running means (Qi et al. 2021, SOAP).
 

@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from metricgrad import SurrogateLoss, get_metric
 from metricgrad.losses.binary import AUCM, CrossEntropy, Focal
+from metricgrad.losses.pairs import SmoothAveragePrecision
 from metricgrad.metrics.thresholds import best_threshold
-from studies.deep.losses import Batch, Learned, LibAUCAP, SmoothAP, indexed, plain
+from studies.deep.losses import Batch, Learned, LibAUCAP, indexed, plain
 from studies.deep.problem import Plan, Stratified, Values
 
 METRICS = ("recall_at_precision(0.99)", "average_precision")
@@ -135,7 +136,7 @@ PLAN = Plan(
         "focal": lambda problem, seed: plain(Focal()),
         "libauc-auc": lambda problem, seed: plain(AUCM()),
         "libauc-ap": lambda problem, seed: indexed(LibAUCAP(len(problem.y))),
-        "smooth-ap": lambda problem, seed: plain(SmoothAP()),
+        "smooth-ap": lambda problem, seed: plain(SmoothAveragePrecision()),
         "surrogate-recall": lambda problem, seed: learned("recall_at_precision(0.99)", seed),
         "surrogate-ap": lambda problem, seed: learned("average_precision", seed),
     },

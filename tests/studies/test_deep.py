@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from metricgrad import SurrogateLoss
 from metricgrad.evaluation.store import Store
 from metricgrad.losses.binary import CrossEntropy
+from metricgrad.losses.pairs import SmoothAveragePrecision
 from studies.deep import cells, membranes, page, run, spam
-from studies.deep.losses import Batch, Learned, LibAUCAP, SmoothAP, plain
+from studies.deep.losses import Batch, Learned, LibAUCAP, plain
 from studies.deep.problem import Stratified
 
 
@@ -32,7 +33,7 @@ def rows(seed: int, count: int = 60) -> tuple[Tensor, Tensor]:
 def test_narrow_sigmoids_give_average_precision() -> None:
     scores, targets = rows(0)
     weights = torch.where(targets == 1, 0.5, 2.0)
-    loss = SmoothAP(1e-5)
+    loss = SmoothAveragePrecision(1e-5)
     assert float(1 - loss(scores, targets)) == pytest.approx(average_precision_score(targets, scores), abs=1e-4)
     oracle = average_precision_score(targets, scores, sample_weight=weights)
     assert float(1 - loss(scores, targets, weights)) == pytest.approx(oracle, abs=1e-4)
