@@ -7,6 +7,7 @@ models that differ in nothing else.
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -29,7 +30,7 @@ from studies.tables import table, thirty_tables
 STORED = RESULTS / "fidelity_attention.json"
 CONFIGS = ("default", "attention")
 TABLES = ("ijcnn1", "mammography", "a9a")
-METRICS = ("f1", "fnr_at_fpr(0.01)", "precision_at(0.02)")
+METRICS = ("f1", "mcc", "fnr_at_fpr(0.01)", "precision_at(0.02)", "recall_at_precision(0.9)")
 MAX_ROWS = 20_000
 
 
@@ -47,19 +48,18 @@ def gain_of(name: str, metric: str, model: str, seed: int, config: str) -> dict[
     recipe = replace(recipe_for("default", kind_of(model)), surrogate_config=config)
     fitted = MetricClassifier(metric, "sl-r", model, recipe, folds=1, random_state=seed).fit(*rows_of(name))
     verdict, last = fitted.verdict_, fitted.history_[-1]
-    known = {"gain": verdict.gain, "error": verdict.error, "kept": verdict.followed, "trust": last.trust}
+    error = None if math.isnan(verdict.error) else verdict.error
+    known = {"gain": verdict.gain, "error": error, "kept": verdict.followed, "trust": last.trust}
     return {"table": name, "metric": metric, "model": model, "seed": seed, "config": config, **known}
 
 
 def directions(stored: dict[str, Any], default: dict[str, Any]) -> str:
     """Return the table of median cosine / 10 % quantile of both surrogates, on sets that both were measured on."""
     both = [judged_sets(each) for each in (default, stored)]
-    names = ["table", "model", "rows", "metric"]
-    known = [set(zip(*(sets[name] for name in names), strict=True)) for sets in both]
-    common = known[0] & known[1]
+    keys = [pd.MultiIndex.from_frame(sets[["table", "model", "rows", "metric"]]) for sets in both]
     kept = [
-        sets[sets["judged"] & [key in common for key in zip(*(sets[name] for name in names), strict=True)]]
-        for sets in both
+        sets[sets["judged"].to_numpy() & own.isin(other)]
+        for sets, own, other in zip(both, keys, keys[::-1], strict=True)
     ]
     cosines = [sets.groupby("metric", sort=False)["cosines"] for sets in kept]
     found = [(each.median(), each.quantile(0.1)) for each in cosines]
@@ -81,8 +81,8 @@ sets above that both were measured on:
 {directions(stored, default)}
 
 The direction is much nearer to that of the metric. Is training better by it? What a model gained over cross-entropy on
-validation rows (`method="sl-r"`, `folds=1`, mean of {len({run["seed"] for run in stored["training"]})} seeds, at most
-{MAX_ROWS:,} rows; `python -m studies.fidelity.attention`, {stored["runs"][-1]["made_by"]["date"]}):
+validation rows (`method="sl-r"`, `folds=1`, mean over seeds, at most {MAX_ROWS:,} rows; `python -m
+studies.fidelity.attention`, {stored["runs"][-1]["made_by"]["date"]}):
 
 {gains(stored)}
 
@@ -93,22 +93,28 @@ validation rows (`method="sl-r"`, `folds=1`, mean of {len({run["seed"] for run i
 
 def spoken_for(stored: dict[str, Any]) -> str:
     """Return in how many runs each was ahead, and the mean difference with its standard error."""
-    runs = pd.DataFrame(stored["training"])
-    gain = runs.pivot_table(index=["table", "model", "metric", "seed"], columns="config", values="gain")
+    gain = pairs(stored)
     ahead = gain["attention"] - gain["default"]
     error = ahead.std() / len(ahead) ** 0.5
     return (
         f"With attention it gained more in {(ahead > 0).sum()} of {len(ahead)} runs and less in {(ahead < 0).sum()}; "
-        f"on average {ahead.mean():+.4f} (standard error {error:.4f})."
+        f"on average the difference is {ahead.mean():+.4f} (standard error {error:.4f})."
     )
 
 
 def gains(stored: dict[str, Any]) -> str:
     """Return the table of mean gains by table, model and metric."""
+    grouped = pairs(stored).groupby(level=["table", "model", "metric"], sort=False)
+    seeds, mean = grouped.size(), grouped.mean()
+    rows = [[*key, *(f"{line[config]:+.4f}" for config in CONFIGS), f"{seeds[key]}"] for key, line in mean.iterrows()]
+    return markdown(["table", "model", "metric", *CONFIGS, "seeds"], rows, left=3)
+
+
+def pairs(stored: dict[str, Any]) -> pd.DataFrame:
+    """Return the gains of runs that were made by both surrogates, a column each."""
     runs = pd.DataFrame(stored["training"])
-    mean = runs.pivot_table(index=["table", "model", "metric"], columns="config", values="gain", sort=False)
-    rows = [[*key, *(f"{line[config]:+.4f}" for config in CONFIGS)] for key, line in mean.iterrows()]
-    return markdown(["table", "model", "metric", *CONFIGS], rows, left=3)
+    names = ["table", "model", "metric", "seed"]
+    return runs.pivot_table(index=names, columns="config", values="gain", sort=False).dropna()
 
 
 def main() -> None:

@@ -320,7 +320,7 @@ def test_what_are_no_scores_and_no_targets_is_named() -> None:
             FileNotFoundError,
             "start: expected 'universal', 'scratch' or a surrogate file, got 'scr",
         ),
-        ({"start": "scratch", "config": "wide"}, ValueError, "config: expected one of default, paper, got"),
+        ({"start": "scratch", "config": "wide"}, ValueError, "config: expected one of default, paper, attention, got"),
         ({"start": Surrogate(SurrogateConfig(view="labels"))}, ValueError, "config: expected a view of binary sets"),
         ({"metric": "recall"}, ValueError, "metric: 'best_recall' is constant"),
     ],

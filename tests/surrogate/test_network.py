@@ -378,7 +378,7 @@ def test_the_comb_sees_a_smoothed_roc_curve() -> None:
 
 
 def test_an_unknown_construction_names_those_there_are() -> None:
-    with pytest.raises(ValueError, match="config: expected one of default, paper, got 'wide'"):
+    with pytest.raises(ValueError, match="config: expected one of default, paper, attention, got 'wide'"):
         Surrogate("wide")
 
 

@@ -98,7 +98,7 @@ def test_an_automatic_share_of_positives_is_natural_within_limits(prevalence: fl
         ("start", "cold", "one of steps, solved"),
         ("patience", 0, "an integer of at least 1"),
         ("schedule", "step", "one of plateau, cosine, constant"),
-        ("surrogate_config", "own", "one of default, paper"),
+        ("surrogate_config", "own", "one of default, paper, attention"),
         ("form", "worst", "one of best, zero"),
         ("rounds", -1, "an integer of at least 0"),
         ("rounds", 1.5, "an integer of at least 0"),
