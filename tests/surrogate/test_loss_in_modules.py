@@ -92,7 +92,7 @@ def test_a_loss_inside_the_module_learns_bit_for_bit_as_one_beside_it(
 
     inside, beside = (trained(held, one, optimizers, config) for held in (True, False))
     assert_same(inside, beside)
-    untouched = SurrogateLoss("f1") if config == "default" else SurrogateLoss("f1", new_surrogate("paper", 0))
+    untouched = SurrogateLoss("f1") if config == "default" else SurrogateLoss("f1", new_surrogate(config, 0))
     for name, parameter in inside.loss.surrogate.named_parameters():
         assert not torch.equal(parameter, dict(untouched.surrogate.named_parameters())[name]), name
 
