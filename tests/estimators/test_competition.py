@@ -304,8 +304,7 @@ def test_trees_are_a_model_like_others() -> None:
 def test_strategies_compete_and_the_usual_loss_stays_unless_another_is_better_than_noise(metric: str) -> None:
     model = MetricClassifier(metric, "auto", "linear", random_state=0, folds=3).fit(X, Y)
     lines = {line["methods"]: line for line in model.results_}
-    hand_made = {"hand-made"} if metric == "f1" else set()
-    assert lines.keys() == {"proper", "weighted", "direct", "sl-r"} | hand_made
+    assert lines.keys() == {"proper", "weighted", "hand-made", "direct", "sl-r"}
     usual, verdict = lines["proper"], model.verdict_
     assert usual["folds"] == 3  # it is never dropped: the others are compared with it
     if verdict.followed:
@@ -328,7 +327,7 @@ def test_among_strategies_the_usual_loss_gives_the_model_that_it_gives_alone() -
 
 def test_a_network_is_tried_by_the_strategies_that_suit_it() -> None:
     model = MetricClassifier("average_precision", "auto", "small", recipe=SHORT, folds=1).fit(X, Y)
-    assert {line["methods"] for line in model.results_} == {"proper", "sl-r"}
+    assert {line["methods"] for line in model.results_} == {"proper", "hand-made", "sl-r"}
     assert len({one.name for one in STRATEGIES}) == len(STRATEGIES)
 
 
