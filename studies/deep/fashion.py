@@ -14,10 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from metricgrad import SurrogateLoss, get_metric
-from metricgrad.losses.binary import AUCM, CrossEntropy, Focal
-from metricgrad.losses.pairs import SmoothAveragePrecision
-from studies.deep.losses import Batch, Learned, LibAUCAP, indexed, plain
+from metricgrad import get_metric
+from studies.deep.losses import RIVALS, Batch, learned
 from studies.deep.problem import Plan, Stratified, Values, in_parts
 
 SHIRT = 6
@@ -97,19 +95,10 @@ def values(scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> Va
     return {metric.name: float(metric.value(metric(scores.double(), targets, weights))) for metric in metrics}
 
 
-def learned(metric: str, seed: int) -> Learned:
-    """Follow the surrogate of a metric, refined as the default recipe does."""
-    return Learned(SurrogateLoss(metric, learning_rate=3e-4, relational=0.3), copies=4, seed=seed)
-
-
 PLAN = Plan(
     Fashion,
     {
-        "cross-entropy": lambda problem, seed: plain(CrossEntropy()),
-        "focal": lambda problem, seed: plain(Focal()),
-        "libauc-auc": lambda problem, seed: plain(AUCM()),
-        "libauc-ap": lambda problem, seed: indexed(LibAUCAP(len(problem.y))),
-        "smooth-ap": lambda problem, seed: plain(SmoothAveragePrecision()),
+        **RIVALS,
         "surrogate-ap": lambda problem, seed: learned("average_precision", seed),
         "surrogate-recall": lambda problem, seed: learned("recall_at_precision(0.9)", seed),
         "surrogate-top": lambda problem, seed: learned("precision_at(0.01)", seed),

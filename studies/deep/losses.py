@@ -5,14 +5,15 @@ Each is called as `objective(scores, batch)`, one step of training.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from metricgrad import SurrogateLoss
-from metricgrad.losses.binary import CrossEntropy
+from metricgrad.losses.binary import AUCM, CrossEntropy, Focal
+from metricgrad.losses.pairs import SmoothAveragePrecision
 from metricgrad.surrogate.fidelity import spread_of
 
 
@@ -141,3 +142,18 @@ class Learned:
         scores = scores + share * spread_of(scores, self.loss.metric.task) * noise
         weights = None if batch.weights is None else batch.weights.repeat(many, 1)
         self.loss.refine(scores, batch.targets.repeat(many, 1), weights)
+
+
+def learned(metric: str, seed: int) -> Learned:
+    """Follow the surrogate of a metric, refined as the default recipe does."""
+    return Learned(SurrogateLoss(metric, learning_rate=3e-4, relational=0.3), copies=4, seed=seed)
+
+
+RIVALS: Mapping[str, Callable[[Any, int], Objective]] = {
+    "cross-entropy": lambda problem, seed: plain(CrossEntropy()),
+    "focal": lambda problem, seed: plain(Focal()),
+    "libauc-auc": lambda problem, seed: plain(AUCM()),
+    "libauc-ap": lambda problem, seed: indexed(LibAUCAP(len(problem.y))),
+    "smooth-ap": lambda problem, seed: plain(SmoothAveragePrecision()),
+}
+"""Hand-made losses where a set is some rows of one table."""

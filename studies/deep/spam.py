@@ -12,11 +12,9 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from metricgrad import SurrogateLoss, get_metric
-from metricgrad.losses.binary import AUCM, CrossEntropy, Focal
-from metricgrad.losses.pairs import SmoothAveragePrecision
+from metricgrad import get_metric
 from metricgrad.metrics.thresholds import best_threshold
-from studies.deep.losses import Batch, Learned, LibAUCAP, indexed, plain
+from studies.deep.losses import RIVALS, Batch, learned
 from studies.deep.problem import Plan, Stratified, Values
 
 METRICS = ("recall_at_precision(0.99)", "average_precision")
@@ -124,19 +122,10 @@ def values(scores: Tensor, targets: Tensor) -> Values:
     return {metric.name: float(metric.value(metric(scores.double(), targets))) for metric in metrics}
 
 
-def learned(metric: str, seed: int) -> Learned:
-    """Follow the surrogate of a metric, refined as the default recipe does."""
-    return Learned(SurrogateLoss(metric, learning_rate=3e-4, relational=0.3), copies=4, seed=seed)
-
-
 PLAN = Plan(
     Spam,
     {
-        "cross-entropy": lambda problem, seed: plain(CrossEntropy()),
-        "focal": lambda problem, seed: plain(Focal()),
-        "libauc-auc": lambda problem, seed: plain(AUCM()),
-        "libauc-ap": lambda problem, seed: indexed(LibAUCAP(len(problem.y))),
-        "smooth-ap": lambda problem, seed: plain(SmoothAveragePrecision()),
+        **RIVALS,
         "surrogate-recall": lambda problem, seed: learned("recall_at_precision(0.99)", seed),
         "surrogate-ap": lambda problem, seed: learned("average_precision", seed),
     },

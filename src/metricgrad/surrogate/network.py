@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from metricgrad.metrics.metric import Metric
-from metricgrad.surrogate.soft_curve import TOKEN, SoftCurve
+from metricgrad.surrogate.soft_curve import TOKEN, SoftCurve, power_sums
 from metricgrad.surrogate.views import GRADE_LEVELS, TASK_VIEWS, VIEWS, view_named
 
 EPSILON = 1e-12
@@ -401,16 +401,7 @@ class SoftROC(nn.Module):
 
     def _rates_on_grid(self, position: Tensor, classes: Tensor) -> Tensor:
         """Return what `_rates` does, from sums of powers at each point of the grid."""
-        intervals = len(self.cubics) // 4
-        place = ((position + GRID_REACH) / GRID_STEP).clamp(0, intervals)
-        below = place.detach().long().clamp(0, intervals - 1)  # in range for NaN too, which then reaches the loss
-        beyond = place - below
-        places = below.unsqueeze(-2).expand_as(classes)
-        empty = classes.new_zeros(*classes.shape[:-1], intervals)
-        sums, terms = [empty.scatter_add(-1, places, classes)], classes
-        for _ in range(3):
-            terms = terms * beyond.unsqueeze(-2)
-            sums.append(empty.scatter_add(-1, places, terms))
+        sums = power_sums((position + GRID_REACH) / GRID_STEP, classes, len(self.cubics) // 4)
         return torch.cat(sums, -1) @ self.cubics
 
 

@@ -80,15 +80,7 @@ class SoftCurve(nn.Module):
 
     def _rates_on_grid(self, position: Tensor, classes: Tensor, centres: Tensor) -> Tensor:
         """Return what `_rates` does, from sums of powers at each point of a grid."""
-        place = ((position + GRID_REACH) / GRID_STEP).clamp(0, INTERVALS)
-        below = place.detach().long().clamp(0, INTERVALS - 1)  # in range for NaN too, which then reaches the loss
-        beyond = place - below
-        places = below.unsqueeze(-2).expand_as(classes)
-        empty = classes.new_zeros(*classes.shape[:-1], INTERVALS)
-        sums, terms = [empty.scatter_add(-1, places, classes)], classes
-        for _ in range(3):
-            terms = terms * beyond.unsqueeze(-2)
-            sums.append(empty.scatter_add(-1, places, terms))
+        sums = power_sums((position + GRID_REACH) / GRID_STEP, classes, INTERVALS)
         # Further away from a threshold its step is 0 or 1: only the intervals around it need their sums.
         point = ((centres + GRID_REACH) / GRID_STEP).round().nan_to_num(0).clamp(0, INTERVALS).long()
         around = point.unsqueeze(-1) + torch.arange(-REACH, REACH + 1, device=point.device)
@@ -105,6 +97,23 @@ class SoftCurve(nn.Module):
         slopes = (GRID_STEP * self.sharpness) * (steps - steps.square())
         start, end, rise = slopes[..., :-1], slopes[..., 1:], steps.diff()
         return torch.cat((steps[..., :-1], start, 3 * rise - 2 * start - end, start + end - 2 * rise), -1)
+
+
+def power_sums(place: Tensor, classes: Tensor, intervals: int) -> list[Tensor]:
+    """Return sums over rows of their weight times the powers 0 to 3 of how far each is into its interval of a grid.
+
+    `place` is in intervals from the start of the grid, `(..., n)`, `(..., 2, n)` -> four times `(..., 2, intervals)`.
+    """
+    place = place.clamp(0, intervals)
+    below = place.detach().long().clamp(0, intervals - 1)  # in range for NaN too, which then reaches the loss
+    beyond = (place - below).unsqueeze(-2)
+    places = below.unsqueeze(-2).expand_as(classes)
+    empty = classes.new_zeros(*classes.shape[:-1], intervals)
+    sums, terms = [empty.scatter_add(-1, places, classes)], classes
+    for _ in range(3):
+        terms = terms * beyond
+        sums.append(empty.scatter_add(-1, places, terms))
+    return sums
 
 
 def threshold_levels(thresholds: int) -> Tensor:
