@@ -7,9 +7,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import roc_auc_score
 
-from metricgrad import SurrogateLoss
+from black_boxes import FIRST_CALLS, SETS, Counted, of_scores
 from metricgrad.metrics.callable import black_box
 from metricgrad.metrics.confusion import Confusion, confusion_at_zero
 from metricgrad.metrics.metric import Metric
@@ -28,28 +27,10 @@ from metricgrad.surrogate.emulators import (
     random_cuts,
     rates,
 )
-from metricgrad.surrogate.fidelity import trust_on
 from metricgrad.surrogate.pretraining import Fitting
-from metricgrad.surrogate.synthetic import GROUP_SIZE, BroadSets, sets_for
+from metricgrad.surrogate.synthetic import GROUP_SIZE, sets_for
 
-FIRST_CALLS = 2 * GROUP_SIZE
-"""By which a metric is known in the cache."""
-SETS = BroadSets()(30, GROUP_SIZE, 300, torch.Generator().manual_seed(7))
 COUNTS = st.tuples(*[st.integers(0, 50)] * 4)
-
-
-class Counted:
-    """F1 of labels, plus what dice say; counts its calls."""
-
-    __name__ = "counted"
-
-    def __init__(self, dice: float = 0.0) -> None:
-        self.calls, self.dice, self.rng = 0, dice, np.random.default_rng(0)
-
-    def __call__(self, y_true: np.ndarray, y_pred: np.ndarray) -> float:
-        self.calls += 1
-        found = 2 * (y_true * y_pred).sum() / max(1, y_true.sum() + y_pred.sum())
-        return float(found + self.dice * self.rng.normal())
 
 
 def of_the_first_rows(y_true: np.ndarray, y_pred: np.ndarray) -> float:
@@ -112,12 +93,6 @@ def test_rates_do_not_depend_on_the_size_of_a_set_and_are_finite(counts: tuple[i
     larger = Confusion(*(size * count for count in known))
     assert bool(rates(known).isfinite().all())
     torch.testing.assert_close(rates(known), rates(larger))
-
-
-def of_scores(y_true: np.ndarray, y_score: np.ndarray) -> float:
-    """Share of positives in the first tenth, and half of the area under the curve of scikit-learn."""
-    first = np.argsort(-y_score, kind="stable")[: max(1, len(y_score) // 10)]
-    return float(y_true[first].mean() + roc_auc_score(y_true, y_score) / 2)
 
 
 def amount_found(y_true: np.ndarray, y_score: np.ndarray, amount: np.ndarray) -> float:
@@ -206,49 +181,3 @@ def test_the_emulator_proposes_thresholds_and_the_function_decides(learned: Coun
     assert float(f1(scores[0] - cut, targets[0])) < float(f1.best(scores[0], targets[0])) + 0.03
     assert judge.best.stand_in is not None
     assert not judge.best.stand_in.costly
-
-
-def test_a_surrogate_at_the_best_threshold_calls_no_more_after_its_start(cache: Path) -> None:
-    fn = Counted()
-    loss = SurrogateLoss(black_box(fn, higher_is_better=True, labels=True))
-    assert fn.calls == FIRST_CALLS + CALLS_TO_FIT == loss.calls
-    scores = SETS.scores.clone().requires_grad_()
-    loss.refine(scores, SETS.targets, SETS.weights)
-    loss(scores, SETS.targets, SETS.weights).backward()
-    assert fn.calls == loss.calls == FIRST_CALLS + CALLS_TO_FIT
-    torch.testing.assert_close(1 + loss.metric(*SETS), get_metric("best_f1")(*SETS), atol=0.1, rtol=0)
-
-
-@pytest.mark.slow  # learns a black box
-def test_a_surrogate_of_scores_is_refined_within_its_calls(cache: Path) -> None:
-    metric = black_box(of_scores, higher_is_better=True, max_calls=200)
-    loss = SurrogateLoss(metric)
-    assert loss.judge.stand_in is not None
-    assert loss.calls == metric.calls == FIRST_CALLS + 80
-    for _ in range(300):
-        assert np.isfinite(loss.refine(SETS.scores[:8], SETS.targets[:8]))
-    assert FIRST_CALLS + 80 < loss.calls <= 0.75 * 200
-    assert not loss.out_of_calls
-
-
-def test_refining_without_an_emulator_stops_where_the_calls_for_looks_begin(cache: Path) -> None:
-    metric = black_box(lambda y, s: float(s[y == 1].mean()), name="mean", higher_is_better=True, max_calls=200)
-    loss = SurrogateLoss(metric)
-    assert loss.judge.stand_in is None
-    assert loss.calls == FIRST_CALLS + 80  # the calls for the emulator are what the surrogate is fitted to
-    gaps = [loss.refine(SETS.scores[:8], SETS.targets[:8]) for _ in range(30)]
-    assert np.isfinite(gaps[0])
-    assert np.isnan(gaps[-1])
-    assert loss.out_of_calls
-    assert loss.calls <= 150
-    assert np.isnan(trust_on(loss, SETS.scores, SETS.targets, SETS.weights))
-    assert loss.calls <= 150
-
-
-def test_at_zero_the_function_itself_is_called(cache: Path) -> None:
-    fn = Counted()
-    loss = SurrogateLoss(black_box(fn, higher_is_better=False, labels=True), "scratch", form="zero")
-    loss.refine(SETS.scores[:30], SETS.targets[:30])
-    assert fn.calls == 30
-    loss.refine(SETS.scores, SETS.targets)  # never more than a hundredth of the calls of a run
-    assert fn.calls == 30 + 40
