@@ -9,19 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rows_with_amounts import AMOUNT, COST, ODDS, RNG, SCORES, N, P, Y
 
 from metricgrad import black_box, get_metric
 from metricgrad.training.calibration import Calibration, calibrate, platt
-from metricgrad.training.plug_in import Rule, error_costs, find_rule, row_gains
+from metricgrad.training.plug_in import Rule, find_rule
 
 Array = np.ndarray
-N = 6000
-RNG = np.random.default_rng(0)
-ODDS = 1.5 * RNG.normal(size=N) - 2.5
-P = 1 / (1 + np.exp(-ODDS))
-Y = (RNG.random(N) < P).astype(int)
-AMOUNT, COST = np.exp(1.2 * RNG.normal(size=N)), np.exp(RNG.normal(size=N) - 1)
-SCORES = 2 * ODDS + 1  # what a model says, on a scale of its own
 
 
 def value(text: str, scores: Array, **columns: Array) -> float:
@@ -142,17 +136,6 @@ def test_a_group_that_was_not_seen_has_no_offset() -> None:
     assert str(rule) == "p + offset by sex"
 
 
-def test_gains_are_differences_of_the_loss() -> None:
-    metric = get_metric("savings(cost, amount, 0.1)")
-    few = slice(0, 40)
-    rows = {"weights": np.ones(40), "scores": SCORES[few], "columns": {"amount": AMOUNT[few], "cost": COST[few]}}
-    gains = row_gains(metric, np.zeros(40, bool), ODDS[few], rows)
-    assert gains is not None
-    positive, negative = gains
-    expected = np.concatenate((AMOUNT[few] - 0.1, -COST[few]))
-    assert np.concatenate((positive, negative)) == pytest.approx(expected / np.abs(expected).max())
-
-
 def test_what_is_no_rule_or_no_metric_of_two_classes_is_refused() -> None:
     with pytest.raises(ValueError, match="kind: expected one of plain, power, linear, got 'code'"):
         Rule.from_dict({"kind": "code"})
@@ -160,22 +143,6 @@ def test_what_is_no_rule_or_no_metric_of_two_classes_is_refused() -> None:
         find_rule(get_metric("macro_f1"), SCORES, Y)
     with pytest.raises(ValueError, match="columns: expected amount, and y of one axis, got sex and 1"):
         find_rule(get_metric("sum(amount * tp)"), SCORES, Y, columns={"sex": AMOUNT})
-
-
-def test_costs_of_errors_are_those_that_the_metric_names() -> None:
-    known = {"amount": AMOUNT, "cost": COST}
-    named = np.where(Y == 1, AMOUNT, COST)
-    found = error_costs(get_metric("sum(amount * fn + cost * fp)"), SCORES, Y, columns=known)
-    assert found == pytest.approx(named / named.mean())
-    at_capacity = error_costs(get_metric("value_at_capacity(0.05, amount)"), SCORES, Y, columns=known)
-    assert at_capacity is not None
-    assert np.ptp(at_capacity[Y == 0]) < 1e-12
-    assert np.corrcoef(at_capacity[Y == 1], AMOUNT[Y == 1])[0, 1] > 0.99
-    assert at_capacity.mean() == pytest.approx(1)
-    classes = error_costs(get_metric("f1"), SCORES, Y)
-    assert classes is not None
-    assert len(np.unique(classes.round(9))) == 2
-    assert error_costs(get_metric("auc"), SCORES, Y) is None
 
 
 # ---- calibration ---------------------------------------------------------------------------------------------------

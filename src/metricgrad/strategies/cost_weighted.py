@@ -11,7 +11,7 @@ from metricgrad.losses.default import proxy_for
 from metricgrad.strategies.strategy import Setting, Strategy
 from metricgrad.surrogate.network import Progress
 from metricgrad.training.data import Rows
-from metricgrad.training.plug_in import error_costs
+from metricgrad.training.row_gains import error_costs
 
 
 class CostWeighted(Strategy):

@@ -21,22 +21,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
 from metricgrad.metrics.metric import Metric
-from metricgrad.metrics.thresholds import best_threshold
-from metricgrad.training.calibration import Calibration, calibrate
+from metricgrad.training.calibration import Calibration
+from metricgrad.training.judged_rows import Array, Columns, JudgedRows
+from metricgrad.training.row_gains import row_gains
 from metricgrad.training.selection import standard_error
 
-Array = NDArray[Any]
-Columns = Mapping[str, Any]
 KINDS = ("plain", "power", "linear")
 POWERS = (0.25, 0.5, 0.75, 1.0, 1.5)
 FACTORS = (0.5, 1.0, 2.0)
 """Of the second column of a pair."""
-MAX_GROUPS = 10
-"""Values of a column that may have an offset each."""
 OFFSET_STEPS = (0.5, 0.2, 0.1)
 OFFSET_MOVES = 4
 """Offsets are moved by up to so many steps at once, in units of the spread of the scores."""
@@ -44,8 +39,6 @@ PASSES = 3
 """Times that the offsets of all groups are looked through for each step."""
 ERRORS_TO_PREFER = 2.0
 """Standard errors by which another rule has to be better than plain scores and what follows from the metric."""
-COSTLY_CALLS = 40
-"""Scores that a black box is called on."""
 ALL = ""
 """The name of the constant among linear gains."""
 
@@ -211,40 +204,6 @@ def find_rule(
     return replace(best.rule, gain=plain.loss - best.loss, standard_error=error)
 
 
-def error_costs(
-    metric: Metric, scores: Any, y: Any, w: Any = None, columns: Columns | None = None, *, form: str = "best"
-) -> Array | None:
-    """Return what it costs, by the metric, to decide each row wrongly: weights for a cost-weighted loss.
-
-    The metric is linearised at the calls of the scores. At a capacity a call costs what the last row called would have
-    gained in its place.
-
-    Parameters
-    ----------
-    metric, scores, y, w, columns, form
-        As for `find_rule`.
-
-    Returns
-    -------
-    ndarray of shape (n,), or None
-        Of mean one, without the row weights `w`; None where the metric is no function of sums over rows.
-    """
-    search = _Search.of(metric, scores, y, w, columns, form)
-    called = search.calls(search.scores)
-    gains = row_gains(metric, called, search.log_odds, search.row_facts())
-    if gains is None:
-        return None
-    positive, negative = gains
-    if not metric.thresholded:
-        p = 1 / (1 + np.exp(-np.clip(search.log_odds, -30, 30)))
-        expected = p * positive + (1 - p) * negative
-        place = np.quantile(expected, 1 - called.mean())
-        positive, negative = positive - place, negative - place
-    costs = np.where(search.labels == 1, np.maximum(positive, 0), np.maximum(-negative, 0))
-    mean = np.average(costs, weights=search.row_facts()["weights"])
-    return np.asarray(costs / mean) if mean > 0 else None
-
-
 # ---- the search ----------------------------------------------------------------------------------------------------
 
 
@@ -255,55 +214,12 @@ class Tried(NamedTuple):
     loss: float
 
 
-@dataclass
-class _Search:
-    """Rows with cross-fitted log-odds, and the metric to judge decision scores by."""
-
-    metric: Metric
-    judge: Metric
-    scores: Array
-    labels: Array
-    targets: Tensor
-    weights: Tensor | None
-    columns: dict[str, Array]
-    calibration: Calibration
-    log_odds: Array
-    calls_left: float
-
-    @classmethod
-    def of(cls, metric: Metric, scores: Any, y: Any, w: Any, columns: Columns | None, form: str) -> _Search:
-        scores, y = np.asarray(scores, float), np.asarray(y, float)
-        if metric.task.outputs or metric.task.name not in ("binary", "columns"):
-            raise ValueError(f"metric: expected one of two classes, got {metric.name!r} of {metric.task.name} targets")
-        if columns is not None and metric.columns:
-            absent = [name for name in metric.columns if name not in columns]
-            if absent or y.ndim > 1:
-                expected = f"{', '.join(metric.columns)}, and y of one axis"
-                raise ValueError(f"columns: expected {expected}, got {', '.join(columns)} and {y.ndim}")
-            y = np.column_stack((y, *(np.asarray(columns[name], float) for name in metric.columns)))
-        labels = y[:, 0] if metric.columns else y
-        known = {name: y[:, 1 + place] for place, name in enumerate(metric.columns)}
-        weights = None if w is None else np.asarray(w, float)
-        calibration, log_odds = calibrate(scores, labels, weights)
-        return cls(
-            metric,
-            metric.trained(form),
-            scores,
-            labels,
-            torch.from_numpy(y),
-            None if weights is None else torch.from_numpy(weights),
-            known,
-            calibration,
-            log_odds,
-            COSTLY_CALLS if metric.costly else np.inf,
-        )
+class _Search(JudgedRows):
+    """Rules tried on rows: powers and pairs of columns, what follows from the metric, and offsets by group."""
 
     def decided(self, rule: Rule) -> Array:
         """Return the decision scores of the rows, by log-odds that were fitted without them."""
         return self.scores if rule.is_plain else rule.decided(self.log_odds, self.columns)
-
-    def loss(self, scores: Array) -> float:
-        return float(self.losses(scores[None])[0])
 
     def loss_of(self, rule: Rule) -> float:
         decided = self.decided(rule)
@@ -313,28 +229,6 @@ class _Search:
         """Return the standard error of the difference between the losses of two rules."""
         first, second = (torch.from_numpy(self.decided(rule)) for rule in (one, other))
         return standard_error(self.judge, first, second, self.targets, self.weights)
-
-    def losses(self, scores: Array) -> Array:
-        """Return the losses of several scores of the rows, `(k, n)` -> `(k,)`; infinite where calls have run out."""
-        found = np.full(len(scores), np.inf)
-        for place, each in enumerate(scores):
-            if self.calls_left > 0:
-                self.calls_left -= 1
-                found[place] = float(self.judge(torch.from_numpy(each), self.targets, self.weights))
-        return found
-
-    @property
-    def amounts(self) -> list[str]:
-        """Columns of amounts that differ, and are no groups."""
-        return [name for name, each in self.columns.items() if name not in self.metric.groups and np.ptp(each) > 0]
-
-    @property
-    def group_columns(self) -> list[str]:
-        """Columns of two to ten codes: of groups, or of a callable that may mean groups."""
-        maybe = self.metric.groups if self.metric.groups or not self.metric.costly else self.columns
-        counts = {name: len(np.unique(self.columns[name])) for name in maybe}
-        whole = {name: bool((self.columns[name] % 1 == 0).all()) for name in maybe}
-        return [name for name, count in counts.items() if 1 < count <= MAX_GROUPS and whole[name]]
 
     # ---- candidates ------------------------------------------------------------------------------------------------
 
@@ -368,16 +262,6 @@ class _Search:
                 return
             rule = Rule("linear", self.calibration, positive=positive, negative=negative)
             yield rule
-
-    def row_facts(self) -> dict[str, Any]:
-        """Return weights, columns and scores, as `row_gains` takes them."""
-        w = np.ones(len(self.labels)) if self.weights is None else self.weights.numpy()
-        return {"weights": w, "columns": self.columns, "scores": self.scores}
-
-    def calls(self, scores: Array) -> Array:
-        """Return which rows are called at the best threshold, or at the capacity: `(n,)`."""
-        threshold = best_threshold(self.metric, scores, self.targets, self.weights) if self.metric.decides else 0.0
-        return np.asarray(scores >= threshold)
 
     def _linear_in_columns(self, gains: Array) -> dict[str, float]:
         """Return the least-squares coefficients of gains, `(n,)`, in the amounts and a constant."""
@@ -415,53 +299,6 @@ class _Search:
     @property
     def _zero_matters(self) -> bool:
         return self.judge.thresholded
-
-
-def row_gains(metric: Metric, called: Array, log_odds: Array, rows: Mapping[str, Any]) -> tuple[Array, Array] | None:
-    """Return how much the expected loss falls, to first order, if a row is called: were it positive, and negative.
-
-    Parameters
-    ----------
-    metric : Metric
-        One of sums over rows; of a capacity, what is judged at it.
-    called : ndarray of shape (n,)
-        Which rows are called now.
-    log_odds : ndarray of shape (n,)
-        Of the rows being positive.
-    rows : mapping
-        `weights` and `scores`, `(n,)`, and `columns`.
-
-    Returns
-    -------
-    tuple of ndarray of shape (n,), or None
-        None where the metric is no function of sums, or does not change.
-    """
-    from metricgrad.metrics.decided import Decided, Fractional, loss_of
-    from metricgrad.metrics.money import TopLoss  # with their modules only where a metric has columns
-
-    judged = metric.decided_loss.metric if isinstance(metric.decided_loss, TopLoss) else metric
-    if judged.decided_loss is None and judged.counts is None:
-        return None
-    p = 1 / (1 + np.exp(-np.clip(log_odds, -30, 30)))
-    weights = np.concatenate((rows["weights"] * p, rows["weights"] * (1 - p)))
-    share = torch.from_numpy(np.tile(called, 2).astype(float)).requires_grad_()
-    both = Decided(
-        torch.from_numpy(np.tile(rows["scores"], 2)),
-        torch.arange(2 * len(p)) < len(p),
-        torch.from_numpy(weights),
-        {name: torch.from_numpy(np.tile(column, 2)) for name, column in rows["columns"].items()},
-        Fractional(share),
-    )
-    with torch.enable_grad():
-        loss = loss_of(judged, both)
-    if not loss.requires_grad:
-        return None
-    slopes = torch.autograd.grad(loss, share)[0].numpy()
-    per_weight = -np.divide(slopes, weights, out=np.zeros_like(slopes), where=weights > 0)
-    if not np.isfinite(per_weight).all() or not per_weight.any():
-        return None
-    size = float(np.abs(per_weight).max())
-    return per_weight[: len(p)] / size, per_weight[len(p) :] / size
 
 
 def _linear(gains: Mapping[str, float], columns: Mapping[str, Array], rows: int) -> Array:
