@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from metricgrad import MetricClassifier
-from metricgrad.training.recipe import RECIPES, Recipe, get_recipe, recipe_for, with_new_names
+from metricgrad.training.recipe import RECIPES, Recipe, get_recipe, recipe_for
 
 
 def test_the_recipe_of_the_paper_is_what_its_authors_did() -> None:
@@ -186,11 +186,3 @@ def test_the_old_name_of_a_field_still_works_with_a_warning(old: str, new: str, 
     with pytest.warns(DeprecationWarning, match=f"'{old}'"):
         estimator.set_params(**{f"recipe__{old}": value})
     assert estimator.recipe == expected
-
-
-def test_stored_fields_are_read_under_their_new_names() -> None:
-    assert with_new_names({"companion": False, "rounds": 3, "construction": "paper"}) == {
-        "control": False,
-        "rounds": 3,
-        "surrogate_config": "paper",
-    }

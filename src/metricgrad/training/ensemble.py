@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from metricgrad.surrogate.loss import clip_gradients
+from metricgrad.surrogate.clipping import clip_gradients
 from metricgrad.training.dropout import dropout_masks
 from metricgrad.training.networks import Scorer, layers_of
 

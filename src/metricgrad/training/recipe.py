@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from functools import partial, wraps
 from numbers import Integral, Real
 from typing import Any
 
-RENAMED_FIELDS = {"companion": "control", "construction": "surrogate_config"}
-"""Old names of fields, of a recipe or of a round, which stored runs and saved models hold."""
-
-ADDED_FIELDS: dict[str, Any] = {"start": "steps", "patience": None, "weight_decay": 0.0, "early_stopping": False}
-"""Fields that older stored recipes lack, with the values by which they were run."""
+from metricgrad.training.old_fields import ADDED_FIELDS, accept_old_names, renamed_fields, with_new_names
 
 CHOICES = {
     "start": ("steps", "solved"),
@@ -236,48 +230,12 @@ class Recipe:
         return min(max(prevalence, 0.25), 0.75)
 
 
-def with_new_names(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return stored fields of a recipe or of a round under the names they have now."""
-    return {RENAMED_FIELDS.get(name, name): value for name, value in stored.items()}
-
-
 def stored_recipe(stored: Mapping[str, Any]) -> Recipe:
     """Return a recipe from its stored fields, of an older version too."""
     return Recipe(**ADDED_FIELDS | with_new_names(stored))
 
 
-def _accept_old_names(cls: type[Recipe]) -> None:
-    """Let the old names of fields work for one release, with a warning."""
-    init = cls.__init__
-
-    @wraps(init)
-    def __init__(self: Recipe, *values: Any, **named: Any) -> None:
-        init(self, *values, **_renamed(named))
-
-    cls.__init__ = __init__  # type: ignore[method-assign]
-    for old, new in RENAMED_FIELDS.items():
-        setattr(cls, old, property(partial(_old_value, old=old, new=new)))
-
-
-def _renamed(named: Mapping[str, Any]) -> dict[str, Any]:
-    """Return fields under their new names; `replace` gives the new name beside an old one, which then wins."""
-    for old in named.keys() & RENAMED_FIELDS.keys():
-        _warn_renamed(old)
-    old_values = {name: value for name, value in named.items() if name in RENAMED_FIELDS}
-    return {name: value for name, value in named.items() if name not in RENAMED_FIELDS} | with_new_names(old_values)
-
-
-def _old_value(recipe: Recipe, *, old: str, new: str) -> Any:
-    _warn_renamed(old)
-    return getattr(recipe, new)
-
-
-def _warn_renamed(old: str) -> None:
-    message = f"the field {old!r} of Recipe is now {RENAMED_FIELDS[old]!r}; the old name goes with the next release"
-    warnings.warn(message, DeprecationWarning, stacklevel=4)
-
-
-_accept_old_names(Recipe)
+accept_old_names(Recipe)
 
 
 def _is_number(value: Any) -> bool:
@@ -395,7 +353,7 @@ def get_recipe(spec: Recipe | str, **changes: Any) -> Recipe:
         spec = RECIPES[spec]
     if not isinstance(spec, Recipe):
         raise TypeError(f"recipe: expected a name or a Recipe, got {spec!r}")
-    changes = _renamed(changes)
+    changes = renamed_fields(changes)
     unknown = set(changes) - {field.name for field in fields(Recipe)}
     if unknown:
         raise ValueError(f"recipe: expected fields of Recipe, got {', '.join(sorted(unknown))}")
