@@ -22,8 +22,11 @@ from metricgrad.metrics import multiclass as formulas
 from metricgrad.metrics import multilabel
 from metricgrad.metrics.confusion import Function, class_counts, label_counts
 from metricgrad.metrics.metric import Metric
-from metricgrad.metrics.multiclass import CLASS_ALIASES, CLASS_METRICS, top_k_error
-from metricgrad.metrics.multilabel import LABEL_ALIASES, LABEL_METRICS
+from metricgrad.metrics.multiclass import ALIASES as CLASS_ALIASES
+from metricgrad.metrics.multiclass import METRICS as CLASS_METRICS
+from metricgrad.metrics.multiclass import top_k_error
+from metricgrad.metrics.multilabel import ALIASES as LABEL_ALIASES
+from metricgrad.metrics.multilabel import METRICS as LABEL_METRICS
 from metricgrad.metrics.registry import builtin_metrics, get_metric
 from metricgrad.metrics.tasks import MULTICLASS, MULTILABEL
 from metricgrad.surrogate.views import VIEWS

@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metricgrad.metrics.registry import (
-    ALIASES,
+    MODULES,
     PAPER,
     SUGGESTIONS,
     Metric,
     auc,
+    built_in,
     builtin_metrics,
     eer,
     error_rate,
@@ -251,7 +252,20 @@ def test_a_family_is_found_again_at_exactly_its_setting(metric: Metric) -> None:
     assert get_metric(metric.name).name == metric.name
 
 
-@pytest.mark.parametrize(("alias", "name"), ALIASES.items())
+def test_no_two_modules_have_a_metric_or_alias_of_the_same_name() -> None:
+    """The order in which modules are looked through must not matter."""
+    names = [name for module in MODULES for name in {name for part in built_in(module) for name in part}]
+    assert len(names) == len(set(names))
+    assert {"f1", "f_beta", "ndcg", "hamming", "rmse", "savings", "mcr"} <= set(names)
+
+
+def test_every_alias_stands_for_a_metric_of_its_own_module() -> None:
+    for module in MODULES:
+        plain, parametric, aliases = built_in(module)
+        assert all(name in plain or name.partition("(")[0] in parametric for name in aliases.values())
+
+
+@pytest.mark.parametrize(("alias", "name"), built_in(*MODULES).aliases.items())
 def test_aliases_of_the_paper_and_of_other_libraries_are_known(alias: str, name: str) -> None:
     assert get_metric(alias).name == name
 

@@ -288,8 +288,8 @@ ks = _at_decision(
     "ks", ks_loss, "KS", "Kolmogorov-Smirnov: largest difference of recall and false-alarm rate over all thresholds."
 )
 
-BINARY_METRICS = (auc, eer, average_precision, error_rate, f1, mcc, jaccard, balanced_error, precision, recall, ks)
-BINARY_PARAMETRIC: tuple[Callable[..., Metric], ...] = (
+METRICS = (auc, eer, average_precision, error_rate, f1, mcc, jaccard, balanced_error, precision, recall, ks)
+PARAMETRIC: tuple[Callable[..., Metric], ...] = (
     f_beta,
     partial_auc,
     precision_at,
@@ -298,7 +298,7 @@ BINARY_PARAMETRIC: tuple[Callable[..., Metric], ...] = (
     fnr_at_fpr,
     pr_auc,
 )
-BINARY_ALIASES = {
+ALIASES = {
     "mcr": "error_rate",
     "accuracy": "error_rate",
     "ap": "average_precision",

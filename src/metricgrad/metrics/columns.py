@@ -8,7 +8,13 @@ from metricgrad.metrics.groups import equal_opportunity_gap, group_min
 from metricgrad.metrics.metric import Metric
 from metricgrad.metrics.money import expected_profit, savings, value_at_capacity
 
-COLUMN_FAMILIES: dict[str, Callable[..., Metric]] = {
-    make.__name__: make for make in (savings, expected_profit, value_at_capacity, equal_opportunity_gap, group_min)
-}
-"""Metrics with columns, by name; their settings are numbers, names of columns or of metrics."""
+METRICS: tuple[Metric, ...] = ()
+PARAMETRIC: tuple[Callable[..., Metric], ...] = (
+    savings,
+    expected_profit,
+    value_at_capacity,
+    equal_opportunity_gap,
+    group_min,
+)
+"""Their settings are numbers, names of columns or of metrics."""
+ALIASES: dict[str, str] = {}

@@ -212,7 +212,7 @@ def top_k_error(k: int = 5) -> Metric:
     return Metric(name, function, label, explanation, (0, 1), True, best_function=best, task=MULTICLASS)
 
 
-CLASS_METRICS = (
+METRICS = (
     macro_f1,
     micro_f1,
     weighted_f1,
@@ -223,8 +223,8 @@ CLASS_METRICS = (
     quadratic_kappa,
     macro_auc,
 )
-CLASS_PARAMETRIC: tuple[Callable[..., Metric], ...] = (top_k_error,)
-CLASS_ALIASES = {
+PARAMETRIC: tuple[Callable[..., Metric], ...] = (top_k_error,)
+ALIASES = {
     "f1_macro": "macro_f1",
     "f1_micro": "micro_f1",
     "f1_weighted": "weighted_f1",

@@ -11,6 +11,7 @@ A label that is neither actual nor predicted in a set is left out of `label_macr
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -103,8 +104,9 @@ label_ranking_average_precision = Metric(
 )
 label_map = Metric("label_map", label_map_loss, "label MAP", "Mean average precision of the labels.", task=MULTILABEL)
 
-LABEL_METRICS = (label_macro_f1, label_micro_f1, hamming, sample_f1, label_ranking_average_precision, label_map)
-LABEL_ALIASES = {
+METRICS = (label_macro_f1, label_micro_f1, hamming, sample_f1, label_ranking_average_precision, label_map)
+PARAMETRIC: tuple[Callable[..., Metric], ...] = ()
+ALIASES = {
     "f1_samples": "sample_f1",
     "hamming_loss": "hamming",
     "lrap": "label_ranking_average_precision",

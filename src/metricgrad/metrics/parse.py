@@ -24,15 +24,13 @@ from torch import Tensor
 from metricgrad.metrics.confusion import Confusion, at_zero
 from metricgrad.metrics.metric import Metric
 
-SKLEARN_PREFIX = "sklearn.metrics."
 MAX_EXPRESSION_LENGTH = 300
 MAX_POWER = 10
 COUNT_NAMES = Confusion._fields
 
 
-def sklearn_function(spec: str) -> Callable[..., Any]:
-    """Return a function of scikit-learn by its full name, `"sklearn.metrics.cohen_kappa_score"`."""
-    name = spec.removeprefix(SKLEARN_PREFIX)
+def sklearn_function(name: str) -> Callable[..., Any]:
+    """Return a function of `sklearn.metrics` by its name, `"cohen_kappa_score"`."""
     function: Any = None
     if name.isidentifier():
         from sklearn import metrics  # only here: it takes longer to import than all of this package
@@ -40,7 +38,9 @@ def sklearn_function(spec: str) -> Callable[..., Any]:
         function = getattr(metrics, name, None) if name in metrics.__all__ else None
     arguments = list(inspect.signature(function).parameters)[:2] if inspect.isfunction(function) else []
     if len(arguments) < 2 or arguments[0] not in ("y_true", "y1"):
-        raise ValueError(f"metric: expected a function (y_true, ...) of {SKLEARN_PREFIX[:-1]}, got {spec!r}")
+        raise ValueError(
+            f"metric: expected a function (y_true, ...) of sklearn.metrics, got {'sklearn.metrics.' + name!r}"
+        )
     return function  # type: ignore[no-any-return]
 
 

@@ -180,6 +180,6 @@ def err(max_grade: int = 4) -> Metric:
     return _of_queries(f"err({max_grade})", partial(err_loss, max_grade=max_grade), "ERR", explanation)
 
 
-QUERY_METRICS = (mean_average_precision, mrr)
-QUERY_PARAMETRIC: tuple[Callable[..., Metric], ...] = (ndcg, err)
-QUERY_ALIASES = {"mean_average_precision": "map", "mean_reciprocal_rank": "mrr", "expected_reciprocal_rank": "err(4)"}
+METRICS = (mean_average_precision, mrr)
+PARAMETRIC: tuple[Callable[..., Metric], ...] = (ndcg, err)
+ALIASES = {"mean_average_precision": "map", "mean_reciprocal_rank": "mrr", "expected_reciprocal_rank": "err(4)"}

@@ -12,12 +12,13 @@ import inspect
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
+from importlib import import_module
 from itertools import zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from metricgrad.metrics.binary import BINARY_ALIASES, BINARY_METRICS, BINARY_PARAMETRIC
 from metricgrad.metrics.binary import auc as auc
 from metricgrad.metrics.binary import average_precision as average_precision
 from metricgrad.metrics.binary import balanced_error as balanced_error
@@ -39,30 +40,10 @@ from metricgrad.metrics.binary import recall_at_precision as recall_at_precision
 from metricgrad.metrics.metric import Metric as Metric
 from metricgrad.metrics.metric import checked_sets as checked_sets
 from metricgrad.metrics.metric import name_of
-from metricgrad.metrics.multiclass import CLASS_ALIASES, CLASS_METRICS, CLASS_PARAMETRIC
-from metricgrad.metrics.multilabel import LABEL_ALIASES, LABEL_METRICS
-from metricgrad.metrics.parse import (
-    SKLEARN_PREFIX,
-    expression_metric,
-    is_expression,
-    object_in_file,
-    sklearn_function,
-)
-from metricgrad.metrics.ranking import QUERY_ALIASES, QUERY_METRICS, QUERY_PARAMETRIC
-from metricgrad.metrics.regression import REGRESSION_ALIASES, REGRESSION_METRICS, REGRESSION_PARAMETRIC
-from metricgrad.metrics.tasks import BINARY, COLUMNS, Task
+from metricgrad.metrics.tasks import BINARY, Task
 
-_METRICS = (*BINARY_METRICS, *CLASS_METRICS, *LABEL_METRICS, *QUERY_METRICS, *REGRESSION_METRICS)
-_PARAMETRIC: tuple[Callable[..., Metric], ...] = (
-    *BINARY_PARAMETRIC,
-    *CLASS_PARAMETRIC,
-    *QUERY_PARAMETRIC,
-    *REGRESSION_PARAMETRIC,
-)
-PLAIN_METRICS = {metric.name: metric for metric in _METRICS}
-PARAMETRIC_METRICS = {make.__name__: make for make in _PARAMETRIC}
-"""Metrics with a setting, such as `partial_auc(0.05)`."""
-ALIASES = {**BINARY_ALIASES, **CLASS_ALIASES, **LABEL_ALIASES, **QUERY_ALIASES, **REGRESSION_ALIASES}
+MODULES = ("binary", "multiclass", "multilabel", "ranking", "regression", "columns")
+"""Modules of built-in metrics, in the order in which a name is looked for; each is imported in its turn."""
 WELL_KNOWN = {
     "accuracy": ("accuracy", "Share of rows classified correctly; the loss is the error rate."),
     "balanced_accuracy": ("balanced accuracy", "Mean recall of the two classes; the loss is the balanced error."),
@@ -105,21 +86,42 @@ SUGGESTIONS = {
     "zero_one_loss": "error_rate",
 }
 """Names that other packages use, and the nearest built-in ones."""
+SKLEARN_PREFIX = "sklearn.metrics."
 SMOOTH_METRICS = ("brier_score", "brier_score_loss", "cross_entropy", "log_loss")
 """Metrics that have a gradient, and so need no surrogate."""
 COLUMN_SIGNS = ("sum", ":", " over ", " subject to ", "+", "*", "/", " - ")
 """At least one of them is in a text with columns, groups, a capacity or a bound."""
+COUNT_WORD = re.compile(r"\b(tp|fp|fn|tn)\b")
+"""What every expression over confusion counts contains."""
 MAX_SPEC_LENGTH = 1_000
 """Characters of a metric written as text; error messages quote it."""
 PAPER = ("auc", "eer", "average_precision", "error_rate", "f1", "mcc", "jaccard")
 """The seven losses of the paper, in the order of its Table 2."""
 
 
+class BuiltIn(NamedTuple):
+    """The built-in metrics of a module by name, those with a setting, such as `partial_auc(0.05)`, and aliases."""
+
+    plain: dict[str, Metric]
+    parametric: dict[str, Callable[..., Metric]]
+    aliases: dict[str, str]
+
+
+@cache
+def built_in(*modules: str) -> BuiltIn:
+    """Return the built-in metrics of modules, which are imported."""
+    found = BuiltIn({}, {}, {})
+    for own in (import_module(f"metricgrad.metrics.{module}") for module in modules):
+        found.plain.update((metric.name, metric) for metric in own.METRICS)
+        found.parametric.update((make.__name__, make) for make in own.PARAMETRIC)
+        found.aliases.update(own.ALIASES)
+    return found
+
+
 def builtin_metrics(task: Task | None = BINARY) -> list[Metric]:
     """Return the built-in metrics of a task, or of all, those with a setting at its default."""
-    metrics = [*PLAIN_METRICS.values(), *(make() for make in PARAMETRIC_METRICS.values())]
-    if task in (None, COLUMNS):
-        metrics += [make() for make in _column_families().values()]
+    known = built_in(*MODULES)
+    metrics = [*known.plain.values(), *(make() for make in known.parametric.values())]
     return [metric for metric in metrics if task in (None, metric.task)]
 
 
@@ -127,7 +129,7 @@ def listed_metrics() -> dict[str, Metric]:
     """Return every built-in metric by name; an error comes after the metric it is better known as."""
     listed: dict[str, Metric] = {}
     for metric in builtin_metrics(None):
-        aliases = [alias for alias in WELL_KNOWN if ALIASES[alias] == metric.name]
+        aliases = [alias for alias in WELL_KNOWN if built_in(*MODULES).aliases[alias] == metric.name]
         listed |= {name: named_metric(name) for name in (*aliases, metric.name)}
     return listed
 
@@ -182,24 +184,26 @@ def _from_text(text: str, allow_files: bool) -> Metric:
     if ".py:" in text:
         if not allow_files:
             raise ValueError(f"metric: expected one that needs no code run, got {text!r}; give the metric itself")
+        from metricgrad.metrics.parse import object_in_file
+
         found = object_in_file(text)
         return found if isinstance(found, Metric) else _adapted(found, text)
     if text.startswith(SKLEARN_PREFIX):
-        builtin = SKLEARN_NAMES.get(text.removeprefix(SKLEARN_PREFIX))
-        return named_metric(builtin) if builtin else _adapted(sklearn_function(text), text)
+        from metricgrad.metrics.parse import sklearn_function
+
+        name = text.removeprefix(SKLEARN_PREFIX)
+        return named_metric(SKLEARN_NAMES[name]) if name in SKLEARN_NAMES else _adapted(sklearn_function(name), text)
     if any(sign in text for sign in COLUMN_SIGNS):
         from metricgrad.metrics.column_expressions import column_metric, needs_columns
 
         if needs_columns(text):
             return column_metric(text, get_metric)
-    return expression_metric(text) if is_expression(text) else named_metric(text)
+    if COUNT_WORD.search(text):
+        from metricgrad.metrics.parse import expression_metric, is_expression  # a metric by name needs none of it
 
-
-def _column_families() -> dict[str, Callable[..., Metric]]:
-    """Return the metrics with columns, by name."""
-    from metricgrad.metrics.columns import COLUMN_FAMILIES  # which most runs do not need
-
-    return COLUMN_FAMILIES
+        if is_expression(text):
+            return expression_metric(text)
+    return named_metric(text)
 
 
 def _adapted(function: Callable[..., Any], text: str) -> Metric:
@@ -215,18 +219,26 @@ def named_metric(name: str) -> Metric:
     plain = head.lower().replace("-", "_") + bracket + setting  # settings may be names of columns
     if plain.startswith("best_"):
         return named_metric(plain.removeprefix("best_")).best
+    found = _found(plain)
+    if found is None:
+        raise ValueError(f"metric: unknown name {name!r}; {_hint(plain.partition('(')[0])}")
     if plain in WELL_KNOWN:
         label, explanation = WELL_KNOWN[plain]
-        return replace(PLAIN_METRICS[ALIASES[plain]], label=label, explanation=explanation, known_as=(1, 0))
-    plain = ALIASES.get(plain, plain)
-    if plain in PLAIN_METRICS:
-        return PLAIN_METRICS[plain]
-    call = re.fullmatch(r"(\w+?)(?:\((.*)\))?", plain)
-    if call and call[1] in PARAMETRIC_METRICS:
-        return _with_settings(PARAMETRIC_METRICS[call[1]], call[2])
-    if call and call[1] in _column_families():
-        return _with_settings(_column_families()[call[1]], call[2])
-    raise ValueError(f"metric: unknown name {name!r}; {_hint(plain.partition('(')[0])}")
+        return replace(found, label=label, explanation=explanation, known_as=(1, 0))
+    return found
+
+
+def _found(plain: str) -> Metric | None:
+    """Return the built-in metric of a name or alias, from the first module that has it."""
+    for module in MODULES:
+        own = built_in(module)
+        name = own.aliases.get(plain, plain)
+        if name in own.plain:
+            return own.plain[name]
+        call = re.fullmatch(r"(\w+?)(?:\((.*)\))?", name)
+        if call and call[1] in own.parametric:
+            return _with_settings(own.parametric[call[1]], call[2])
+    return None
 
 
 def _with_settings(make: Callable[..., Metric], text: str | None) -> Metric:
@@ -245,12 +257,11 @@ def _hint(wanted: str) -> str:
     wanted = wanted.removeprefix("neg_")
     if wanted in SMOOTH_METRICS:
         return "it has a gradient, so it needs no surrogate and is not built in: train on it directly"
-    names = {name: name for name in (*PLAIN_METRICS, *PARAMETRIC_METRICS, *_column_families(), *ALIASES)} | SUGGESTIONS
+    plain, parametric, aliases = built_in(*MODULES)
+    names = {name: name for name in (*plain, *parametric, *aliases)} | SUGGESTIONS
     near = difflib.get_close_matches(wanted, names, n=3, cutoff=0.5)
     meant = list(dict.fromkeys(names[name] for name in ([wanted] if wanted in SUGGESTIONS else near)))
-    return (
-        f"did you mean {' or '.join(meant)}?" if meant else f"known: {', '.join([*PLAIN_METRICS, *PARAMETRIC_METRICS])}"
-    )
+    return f"did you mean {' or '.join(meant)}?" if meant else f"known: {', '.join([*plain, *parametric])}"
 
 
 # ---- metrics for the labels at hand --------------------------------------------------------------------------------

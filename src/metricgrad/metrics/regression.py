@@ -317,8 +317,8 @@ MAX_UNITS = 1e12
 """Largest tolerance, fine or cost."""
 OF_ORDER = ("spearman", "concordance", "censored_concordance")
 """Metrics of the order of predictions only, which no constant changes."""
-REGRESSION_METRICS = (spearman, concordance, censored_concordance, mae, mape, mse, rmse, rmsle, r2)
-REGRESSION_PARAMETRIC: tuple[Callable[..., Metric], ...] = (
+METRICS = (spearman, concordance, censored_concordance, mae, mape, mse, rmse, rmsle, r2)
+PARAMETRIC: tuple[Callable[..., Metric], ...] = (
     within,
     within_units,
     bands,
@@ -326,4 +326,4 @@ REGRESSION_PARAMETRIC: tuple[Callable[..., Metric], ...] = (
     pinball,
     step_cost,
 )
-REGRESSION_ALIASES = {"c_index": "concordance", "concordance_index": "concordance"}
+ALIASES = {"c_index": "concordance", "concordance_index": "concordance"}
