@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import pickle
 import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -51,12 +54,25 @@ CELLS = (
 """Grid, dataset, metric, seed and rounds, the most telling first."""
 MODES = ("sl-r", "sl-s")
 CHECK_EVERY = 250
-Member = tuple[Reading, str]
 
 
-def members_of(grid: str) -> list[Member]:
+@dataclass(frozen=True)
+class Member:
+    """A reading that follows a surrogate of a metric in a mode of the paper."""
+
+    reading: Reading
+    metric: str
+    mode: str
+
+    @property
+    def stored(self) -> dict[str, Any]:
+        """What identifies it in a run of one metric."""
+        return {"mode": self.mode, **vars(self.reading)}
+
+
+def members_of(grid: str, metric: str) -> list[Member]:
     """Return every reading of a grid in both modes."""
-    return [(reading, mode) for reading in GRIDS[grid] for mode in MODES]
+    return [Member(reading, metric, mode) for reading in GRIDS[grid] for mode in MODES]
 
 
 class Sets:
@@ -75,53 +91,108 @@ class Sets:
         return self.x[places], self.y[places]
 
 
-def side_by_side(members: list[Member], metric: str, features: int, seed: int) -> SideBySide:
-    """Return all readings of SL-R and SL-S at their start."""
-    readings = [reading for reading, _ in members]
-    loss: Any = make_loss("sl-r", get_metric(metric), RECIPES["paper"])
-    surrogates = Surrogates([loss.surrogate] * len(members), readings)
+def side_by_side(members: Sequence[Member], features: int, seed: int) -> SideBySide:
+    """Return all members at their start."""
+    readings, kinds = [member.reading for member in members], metrics_of(members)
+    universal: dict[str, Any] = {name: make_loss("sl-r", get_metric(name), RECIPES["paper"]) for name in kinds}
+    surrogates = Surrogates([universal[member.metric].surrogate for member in members], readings)
     stack, scratch = surrogates.stack, new_surrogate("paper", seed)
-    for place, (reading, mode) in enumerate(members):
-        if mode == "sl-s":
-            start = initial(surrogate_parts(scratch), reading, seed)
+    for place, member in enumerate(members):
+        if member.mode == "sl-s":
+            start = initial(surrogate_parts(scratch), member.reading, seed)
             stack.flat[place] = torch.cat([part.flatten() for part in start])
             surrogates.norm.mean[place], surrogates.norm.variance[place] = 0.0, 1.0
-    return SideBySide(Models(features, readings, seed), surrogates, get_metric(metric).best, readings)
+        elif member.mode == "sl-u":
+            stack.rate[place] = 0.0
+    return SideBySide(Models(features, readings, seed), surrogates, TrueLoss(members), readings)
 
 
-def train(grid: str, dataset: str, metric: str, seed: int, rounds: int, unfinished: Path) -> dict[str, Any]:
-    """Train all members and return their histories, `(checks, m)` each; a checkpoint is written at every check."""
+def metrics_of(members: Sequence[Member]) -> list[str]:
+    """Return the metrics of members, which lie beside each other."""
+    return [name for name, _ in groupby(members, lambda member: member.metric)]
+
+
+class TrueLoss:
+    """The metric of each member at its best threshold: scores and targets `(m, sets, n)` -> `(m, sets)`."""
+
+    def __init__(self, members: Sequence[Member]) -> None:
+        self.counts = [(name, len(list(own))) for name, own in groupby(members, lambda member: member.metric)]
+
+    def __call__(self, scores: Tensor, targets: Tensor) -> Tensor:
+        """Return the losses of sets."""
+        sizes = [count for _, count in self.counts]
+        parts = zip(self.counts, scores.split(sizes), targets.split(sizes), strict=True)
+        return torch.cat([get_metric(name).best(own, known) for (name, _), own, known in parts])
+
+
+def train(
+    members: Sequence[Member],
+    place: tuple[str, int, int],
+    state: Path,
+    check_every: int = CHECK_EVERY,
+    compiled: bool = False,
+) -> dict[str, Any]:
+    """Train members on a place, which is dataset, seed and rounds, and return their histories, `(checks, m)` each.
+
+    A checkpoint is written to the file `state` at every check.
+    """
+    dataset, seed, rounds = place
     parts = prepared(dataset, seed, standardise=False)
-    sets, checks = Sets(parts.train, seed), []
-    state = unfinished / f"{grid}-{dataset}-{metric}-{seed}.pickle"
-    members, number, spent = side_by_side(members_of(grid), metric, sets.x.shape[1], seed), 0, 0.0
+    sets = Sets(parts.train, seed)
     torch.manual_seed(seed)
+    return resumed(
+        state,
+        side_by_side(members, sets.x.shape[1], seed),
+        sets,
+        advance=lambda together: together.round(sets.draw(SURROGATE_STEPS), sets.draw(MODEL_STEPS)),
+        judge=lambda together: judged(together, members, parts),
+        unit="round",
+        total=rounds,
+        check_every=check_every,
+        compiled=compiled,
+    )
+
+
+def resumed(
+    state: Path,
+    trained: Any,
+    sets: Sets,
+    *,
+    advance: Callable[[Any], None],
+    judge: Callable[[Any], dict[str, Any]],
+    unit: str,
+    total: int,
+    check_every: int,
+    compiled: bool,
+) -> dict[str, Any]:
+    """Advance what is trained from its last checkpoint to the end, and return its checks and the time of all of it."""
+    checks, number, spent = [], 0, 0.0
     if state.exists():  # written by this program
-        members, number, spent, checks, own, general = pickle.loads(state.read_bytes())
+        trained, number, spent, checks, own, general = pickle.loads(state.read_bytes())
         sets.generator.set_state(own)
         torch.set_rng_state(general)
     begun = time.perf_counter() - spent
-    while number < rounds:
-        members.round(sets.draw(SURROGATE_STEPS), sets.draw(MODEL_STEPS))
+    if compiled:
+        trained.compile()
+    while number < total:
+        advance(trained)
         number += 1
-        if number % CHECK_EVERY == 0 or number == rounds:
-            checks.append({"round": number, **judged(members, metric, parts)})
+        if number % check_every == 0 or number == total:
+            checks.append({unit: number, **judge(trained)})
             known = sets.generator.get_state(), torch.get_rng_state()
-            write_whole(state, pickle.dumps((members, number, time.perf_counter() - begun, checks, *known)))
+            write_whole(state, pickle.dumps((trained, number, time.perf_counter() - begun, checks, *known)))
     return {"checks": checks, "seconds": time.perf_counter() - begun}
 
 
-def judged(members: SideBySide, metric: str, parts: Any) -> dict[str, list[float]]:
+def judged(together: SideBySide, members: Sequence[Member], parts: Any) -> dict[str, list[float]]:
     """Return the losses of all members on validation and test rows, and the gaps of their surrogates."""
-    of_metric, score = get_metric(metric), PROTOCOLS["paper"].score
-    held, test = (members.models.still(torch.as_tensor(rows.x).float()) for rows in (parts.validation, parts.test))
+    score = PROTOCOLS["paper"].score
+    held, test = (together.models.still(torch.as_tensor(rows.x).float()) for rows in (parts.validation, parts.test))
+    each = list(zip((member.metric for member in members), held, test, strict=True))
     return {
-        "validation": [round(float(of_metric.best(own, parts.validation.y)), 5) for own in held],
-        "test": [
-            round(score(metric, own, parts.validation.y, other, parts.test.y), 5)
-            for own, other in zip(held, test, strict=True)
-        ],
-        "gap": [round(gap, 5) for gap in members.gap.tolist()],
+        "validation": [round(float(get_metric(name).best(own, parts.validation.y)), 5) for name, own, _ in each],
+        "test": [round(score(name, own, parts.validation.y, other, parts.test.y), 5) for name, own, other in each],
+        "gap": [round(gap, 5) for gap in together.gap.tolist()],
     }
 
 
@@ -132,25 +203,18 @@ def main() -> None:
     torch.set_num_threads(1)
     unfinished = asked.results.parent / "unfinished"
     unfinished.mkdir(parents=True, exist_ok=True)
-    runs = {
-        Store.key(run): (run, grid)
-        for grid, dataset, metric, seed, rounds in CELLS[: asked.cells]
-        for run in [
-            {
-                "dataset": dataset,
-                "metric": metric,
-                "seed": seed,
-                "rounds": rounds,
-                "members": [{"mode": mode, **vars(reading)} for reading, mode in members_of(grid)],
-            }
-        ]
-    }
+    runs = {}
+    for grid, dataset, metric, seed, rounds in CELLS[: asked.cells]:
+        members = members_of(grid, metric)
+        stored = [member.stored for member in members]
+        run = {"dataset": dataset, "metric": metric, "seed": seed, "rounds": rounds, "members": stored}
+        runs[Store.key(run)] = run, members, unfinished / f"{grid}-{dataset}-{metric}-{seed}.pickle"
 
     def outcome(run: dict[str, Any]) -> dict[str, Any]:
-        grid = runs[Store.key(run)][1]
-        return train(grid, run["dataset"], run["metric"], run["seed"], run["rounds"], unfinished)
+        _, members, state = runs[Store.key(run)]
+        return train(members, (run["dataset"], run["seed"], run["rounds"]), state)
 
-    pages.run_missing(Store(asked.results), [run for run, _ in runs.values()], outcome)
+    pages.run_missing(Store(asked.results), [run for run, *_ in runs.values()], outcome)
 
 
 if __name__ == "__main__":
