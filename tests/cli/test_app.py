@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 import metricgrad
 from metricgrad.cli.app import app, error_line
-from metricgrad.metrics.registry import ALIASES, WELL_KNOWN, listed_metrics
+from metricgrad.metrics.registry import MODULES, WELL_KNOWN, built_in, listed_metrics
 from metricgrad.paper import datasets
 from metricgrad.surrogate import pretrained as bundle
 from metricgrad.surrogate import pretraining
@@ -146,7 +146,11 @@ def test_metrics_lists_every_metric_with_its_explanation() -> None:
         assert (cut in line) == metric.thresholded
         assert line.endswith(f"of {metric.task.name}") == (metric.task.name != "binary")
         assert metric.explanation in done.stdout
-    assert all(f"{alias} = {name}" in done.stdout for alias, name in ALIASES.items() if alias not in WELL_KNOWN)
+    assert all(
+        f"{alias} = {name}" in done.stdout
+        for alias, name in built_in(*MODULES).aliases.items()
+        if alias not in WELL_KNOWN
+    )
 
 
 def test_accuracy_is_listed_as_a_metric_of_its_own_and_not_as_another_name_of_an_error() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -125,35 +124,3 @@ def test_a_restart_that_follows_the_metric_competes(monkeypatch) -> None:
     table = model.leaderboard().set_index("methods")
     assert table["note"]["sl-r"] == ""
     assert [loss.surrogate.config.link for loss in made] == ["sigmoid", "linear"]
-
-
-def test_a_straightened_surrogate_is_at_the_level_of_the_metric_and_cannot_saturate() -> None:
-    loss = SurrogateLoss("f1")
-    with torch.no_grad():
-        loss.surrogate.last.bias.add_(30.0)
-    loss.straighten()
-    generator = torch.Generator().manual_seed(0)
-    targets = (torch.rand(12, 200, generator=generator) < 0.3).float()
-    scores = torch.randn(12, 200, generator=generator) + targets * torch.linspace(0, 3, 12)[:, None]
-    assert loss.refine(scores, targets) > 0.3
-    assert loss.surrogate.config.link == "linear"
-    with torch.no_grad():
-        losses = loss.surrogate(scores, targets)
-    true = loss.metric(scores, targets)
-    assert float((losses - true).abs().mean()) < 0.05
-    assert math.isclose(float(losses.mean()), float(true.mean()), abs_tol=0.02)
-    assert loss.revived == 0
-    loss.refine(scores, targets)
-    assert loss.surrogate.config.link == "linear"
-
-
-def test_a_frozen_surrogate_cannot_be_straightened_and_a_state_dict_keeps_what_is_to_be_done() -> None:
-    with pytest.raises(RuntimeError, match="not frozen"):
-        SurrogateLoss("f1", frozen=True).straighten()
-    first, second = SurrogateLoss("f1"), SurrogateLoss("f1")
-    first.straighten()
-    second.load_state_dict(first.state_dict())
-    generator = torch.Generator().manual_seed(0)
-    targets = (torch.rand(4, 100, generator=generator) < 0.3).float()
-    second.refine(torch.randn(4, 100, generator=generator) + targets, targets)
-    assert second.surrogate.config.link == "linear"

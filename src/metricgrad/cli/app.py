@@ -124,19 +124,19 @@ for command in (
 @app.command()
 def metrics() -> None:
     """List every metric: its usual name, which way is better, whether a threshold matters, its meaning."""
-    from metricgrad.metrics.registry import ALIASES, PARAMETRIC_METRICS, listed_metrics
+    from metricgrad.metrics.registry import MODULES, built_in, listed_metrics
     from metricgrad.metrics.tasks import BINARY
 
-    listed = listed_metrics()
+    listed, known = listed_metrics(), built_in(*MODULES)
     for name, metric in listed.items():
         better = "higher is better" if metric.higher_is_better else "lower is better"
         cut = "the offsets matter" if metric.task.outputs else "the threshold matters"
         task = "" if metric.task == BINARY else f"; of {metric.task.name}"
         decided = f"; {cut}" if metric.thresholded else ""
         echo(f"{name:<33}{metric.label}, {better}{decided}{task}", f"    {metric.explanation}")
-    others = ", ".join(f"{alias} = {name}" for alias, name in ALIASES.items() if alias not in listed)
+    others = ", ".join(f"{alias} = {name}" for alias, name in known.aliases.items() if alias not in listed)
     echo("", f"Other names: {others}.")
-    echo(f"{', '.join(PARAMETRIC_METRICS)} take any other number: f_beta(0.5).")
+    echo(f"{', '.join(known.parametric)} take any other number: f_beta(0.5).")
     echo("Columns of your rows, groups and bounds: sum(amount * tp) - 5*fp, top(0.02): sum(amount * tp),")
     echo("min over sex of recall, recall subject to precision >= 0.9.")
     echo("Where the threshold matters, best_f1 and the like use the best threshold of each set;")

@@ -221,9 +221,11 @@ class RuleCandidate(Candidate):
         part = part[torch.randperm(len(part), generator=torch.Generator().manual_seed(0))]
         scores = torch.empty_like(rows.scores)
         for number in range(RULE_PARTS):
-            own, rule = _part(rows, part == number), self._rule(_part(rows, part != number))
-            decided = own.scores if rule.is_plain else self._decided(rule, own)
-            scores[part == number] = decided / decided.std(correction=0).clamp(min=MIN_SPREAD)
+            rule = self._rule(_part(rows, part != number))
+            decided = rows.scores if rule.is_plain else self._decided(rule, rows)
+            # The unit is the spread over all rows: that of a part may be due to one row with much money.
+            unit = decided.std(correction=0).clamp(min=MIN_SPREAD)
+            scores[part == number] = decided[part == number] / unit
         return rows._replace(scores=scores)
 
     def _decided(self, rule: Rule, rows: HeldOut) -> Tensor:

@@ -16,7 +16,7 @@ import pandas as pd
 from metricgrad.evaluation.packed import read_packed, write_packed
 from metricgrad.files import exclusive, replacing
 from metricgrad.provenance import provenance
-from metricgrad.training.recipe import ADDED_FIELDS, with_new_names
+from metricgrad.training.old_fields import ADDED_FIELDS, with_new_names
 
 RUNNING, PACKED = ".jsonl", ".parquet"
 """Suffixes of the two files of a store."""

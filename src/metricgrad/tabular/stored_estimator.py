@@ -18,7 +18,8 @@ from metricgrad.tabular.table_model import TableModel
 from metricgrad.tabular.target import AnyTarget, GradeTarget, NumberTarget, Target
 from metricgrad.training.history import Round, Verdict
 from metricgrad.training.networks import MODELS
-from metricgrad.training.recipe import ADDED_FIELDS, RENAMED_FIELDS, Recipe
+from metricgrad.training.old_fields import ADDED_FIELDS, RENAMED_FIELDS
+from metricgrad.training.recipe import Recipe
 
 if TYPE_CHECKING:
     from metricgrad.estimators.classifier import MetricClassifier
