@@ -149,7 +149,6 @@ def table2_section() -> str:
         cores=CORES,
         minutes=f"{total / CORES / 60:.0f}",
         bar="below" if total / CORES < TWO_HOURS else "above",
-        since="" if {"companion", "control"} & set(runs[-1]["history"]) else SINCE,
     )
 
 
@@ -305,12 +304,8 @@ TABLE2 = """## All of Table 2
 `{command}`
 made {runs} runs ({datasets} datasets, {seeds} seeds, both protocols; {date}, commit {commit}). Their stored seconds,
 where runs trained at once share their time, sum to {total}; in {cores} processes on {cores} cores that is
-**{minutes} minutes**, {bar} the bar of two hours. Loading and scoring are not included.{since}
+**{minutes} minutes**, {bar} the bar of two hours. Loading and scoring are not included.
 """
-
-SINCE = """ Since then
-cross-entropy continues beside every surrogate, and runs no longer share their steps
-([decision 25](decisions/0025-a-run-is-its-content.md)), so the same runs take longer now."""
 
 GROWTH = """## Growth with the number of rows
 

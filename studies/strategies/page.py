@@ -24,6 +24,8 @@ DEVELOPMENT = (
 """Tables on which strategies and rules were looked at while they were built."""
 MARGIN = "0.5 SE"
 """The rule of the package."""
+WORST = -10
+"""Per cent: no cell should lose more."""
 TIE = 0.2
 """Per cent of a loss below which two models are level."""
 
@@ -93,6 +95,37 @@ def default_table(frame: pd.DataFrame) -> str:
     return markdown(["default", *HEAD], [*rows, ["all", *summary(frame[rule])]])
 
 
+def bars_table(frame: pd.DataFrame) -> str:
+    """Return how often the package's rule is worse than a single model, over tables, metrics and models."""
+    rows = []
+    for name, own in [*frame.groupby("model", sort=False), ("all", frame)]:
+        seeds = own.groupby(["dataset", "metric", "model"])[f"choice, {MARGIN}"].agg(["mean", "sem", "size"])
+        judged = seeds[seeds["size"] > 1]
+        worse = int((judged["mean"] + judged["sem"] < 0).sum())
+        share = f"{worse} of {len(judged)} ({100 * worse / len(judged):.0f} %)" if len(judged) else ""
+        below = int((judged["mean"] < WORST).sum())
+        rows.append([str(name), *summary(seeds["mean"]), share, f"{below} of {len(judged)}" if len(judged) else ""])
+    return markdown(["cells", *HEAD, "worse by more than a standard error", f"below {WORST} %"], rows)
+
+
+def hindsight_table(frame: pd.DataFrame) -> str:
+    """Return what one strategy for all cells saves, the usual loss where it does not apply, beside the choice."""
+    everywhere = pd.DataFrame({name: frame[name].fillna(frame["proper"]) for name in STRATEGIES if name in frame})
+    chosen, rows = frame[f"choice, {MARGIN}"], []
+    for model, own in [*everywhere.groupby(frame["model"], sort=False), ("all", everywhere)]:
+        best = own.mean().idxmax()
+        behind = chosen[own.index] - own[best]
+        rows.append(
+            [
+                str(model),
+                *(f"{value:.1f}" for value in own.mean()),
+                f"{chosen[own.index].mean():.1f}",
+                f"{behind.mean():+.1f} ± {behind.sem():.1f} against {best}",
+            ]
+        )
+    return markdown(["model", *everywhere.columns, "chosen", "chosen, against the best in hindsight"], rows)
+
+
 def surrogate_table(frame: pd.DataFrame) -> str:
     """Return what is saved without the surrogate among the strategies, and the difference."""
     rows = []
@@ -127,7 +160,9 @@ def page() -> str:
     for name, part in (
         ("made", wrapped(made)),
         ("default", default_table(frame) + "\n"),
+        ("bars", bars_table(frame) + "\n"),
         ("rules", rules_table(frame) + "\n"),
+        ("hindsight", hindsight_table(frame) + "\n"),
         ("strategies", strategies_table(frame) + "\n"),
         ("surrogate", surrogate_table(frame) + "\n"),
     ):

@@ -48,8 +48,10 @@ def test_the_page_of_speed_and_the_readme_have_what_is_stored() -> None:
 
 
 def test_the_page_of_the_paper_has_the_numbers_that_are_stored() -> None:
-    assert reproduction.page() == (ROOT / "docs" / "reproduction.md").read_text("utf-8")
-    assert reproduction.cells_page() == (ROOT / "docs" / "reproduction-cells.md").read_text("utf-8")
+    found, readme = reproduction.evidence(), (ROOT / "README.md").read_text("utf-8")
+    assert reproduction.page(found) == (ROOT / "docs" / "reproduction.md").read_text("utf-8")
+    assert reproduction.cells_page(found) == (ROOT / "docs" / "reproduction-cells.md").read_text("utf-8")
+    assert reproduction.in_place(readme, "reproduction", reproduction.readme_part(found)) == readme
 
 
 def test_a_long_run_is_shown_by_thirds_and_by_its_last_third() -> None:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from itertools import product
 
-from metricgrad.evaluation.records import Record, Setting
+from metricgrad.evaluation.records import Record
 from studies.reproduction.cluster import elapsed, job_seconds, part_seconds
-from studies.reproduction.page import STANDARD, modes_table, shown_setting
-
-OLD = Setting("mlp", "default", (("rounds", "1"),))
+from studies.reproduction.page import STANDARD, modes_table
 
 
-def made(dataset: str, method: str, seed: int, setting: Setting = STANDARD, **kept: object) -> Record:
-    return Record(dataset, "f1", method, setting, seed, 0, {"seconds": 2.0, **kept})
+def made(dataset: str, method: str, seed: int, **kept: object) -> Record:
+    return Record(dataset, "f1", method, STANDARD, seed, 0, {"seconds": 2.0, **kept})
 
 
 def test_jobs_go_to_the_first_free_worker() -> None:
@@ -28,18 +26,12 @@ def test_runs_of_one_dataset_and_seed_are_one_job() -> None:
     assert part_seconds(runs) == {"a": 2.0, "b": 2.0}
 
 
-def test_tables_are_of_the_recipe_of_today_once_it_has_every_cell() -> None:
-    old = [made(dataset, "sl-r", 0, OLD) for dataset in "ab"]
-    assert shown_setting([*old, made("a", "sl-r", 0)], [OLD, STANDARD]) == OLD
-    assert shown_setting([*old, made("a", "sl-r", 0), made("b", "sl-r", 0)], [OLD, STANDARD]) == STANDARD
-
-
 def test_modes_are_shown_with_what_the_guard_keeps_and_the_fidelity_at_the_end() -> None:
     runs = [
         made("a", "sl-r", seed, verdict={"followed": kept}, history={"trust": [0.1, trust, None]})
         for seed, (kept, trust) in enumerate([(True, 0.9), (False, 0.8), (False, 0.7)])
     ]
-    lines = modes_table(runs, STANDARD).splitlines()
+    lines = modes_table(runs).splitlines()
     (row,) = [line for line in lines if "SL-R" in line]
     assert [cell.strip() for cell in row.split("|")[1:-1]] == ["SL-R", "3", "33%", "0.80"]
     assert any("| SL-U | 0 | - | - |" in line for line in lines)
