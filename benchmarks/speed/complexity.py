@@ -22,8 +22,8 @@ from scipy.optimize import nnls
 from torch import nn
 
 from benchmarks.speed.measuring import in_turns, made_up_table, parser_of, self_timed, store, stored
+from metricgrad.surrogate.config import CONFIGS
 from metricgrad.surrogate.loss import SurrogateLoss
-from metricgrad.surrogate.network import CONFIGS
 from metricgrad.training.data import Rows
 from metricgrad.training.networks import PAPER_WIDTHS, build_model, mlp
 from metricgrad.training.recipe import RECIPES

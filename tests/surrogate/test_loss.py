@@ -15,8 +15,9 @@ from torch import Tensor, nn
 
 from metricgrad.metrics.registry import get_metric
 from metricgrad.surrogate import pretraining as universal
+from metricgrad.surrogate.config import CONFIGS, SurrogateConfig, config_for
 from metricgrad.surrogate.loss import SurrogateLoss
-from metricgrad.surrogate.network import CONFIGS, Surrogate, SurrogateConfig, config_for, new_surrogate
+from metricgrad.surrogate.network import Surrogate, new_surrogate
 from metricgrad.surrogate.pretrained import load_universal
 from metricgrad.surrogate.pretraining import Fitting
 

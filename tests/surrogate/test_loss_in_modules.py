@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from metricgrad.surrogate.config import CONFIGS
 from metricgrad.surrogate.loss import SurrogateLoss
-from metricgrad.surrogate.network import CONFIGS
 from metricgrad.surrogate.pretraining import new_surrogate
 
 Optimizers = Callable[[list[nn.Parameter]], torch.optim.Optimizer]

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import json
-
 import pytest
 import torch
 from hypothesis import given
@@ -9,16 +7,10 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from metricgrad.surrogate import soft_curve
-from metricgrad.surrogate.network import (
-    CONFIGS,
-    TOP_POSITION,
-    Surrogate,
-    SurrogateConfig,
-    class_weights,
-    meta_loss,
-    standardised,
-)
+from metricgrad.surrogate.config import CONFIGS, SurrogateConfig
+from metricgrad.surrogate.network import Surrogate, meta_loss
 from metricgrad.surrogate.soft_curve import SoftCurve, placed_thresholds
+from metricgrad.surrogate.standardising import TOP_POSITION, class_weights, standardised
 
 CENTRED, SCALED, PAPER = SurrogateConfig(), SurrogateConfig(standardise="scale"), CONFIGS["paper"]
 TOP = SurrogateConfig(standardise="top")
@@ -364,7 +356,7 @@ def test_the_default_gives_no_loss_below_low_or_above_high(bias: float, expected
     assert_same(surrogate(*sets), torch.full((20,), expected, dtype=torch.float64))
 
 
-def test_the_comb_sees_a_smoothed_roc_curve() -> None:
+def test_the_default_g_sees_a_smoothed_roc_curve() -> None:
     scores, targets, weights = random_sets(400)
     shares = weights / weights.sum()
     known = SURROGATES[CENTRED].g(scores, targets, shares, class_weights(targets, shares))
@@ -377,14 +369,9 @@ def test_the_comb_sees_a_smoothed_roc_curve() -> None:
         assert float(alarmed[i]) == pytest.approx(share, abs=0.05)
 
 
-def test_an_unknown_construction_names_those_there_are() -> None:
+def test_an_unknown_config_names_those_there_are() -> None:
     with pytest.raises(ValueError, match="config: expected one of default, paper, attention, got 'wide'"):
         Surrogate("wide")
-
-
-@pytest.mark.parametrize("config", [*CONFIGS.values(), SurrogateConfig(h=(5,), view="labels")])
-def test_a_construction_survives_json(config: SurrogateConfig) -> None:
-    assert SurrogateConfig.from_dict(json.loads(json.dumps(config.as_dict()))) == config
 
 
 def test_a_state_dict_gives_the_same_surrogate() -> None:

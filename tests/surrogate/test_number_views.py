@@ -7,7 +7,8 @@ import torch
 
 from metricgrad.metrics.constants import Units, in_units
 from metricgrad.metrics.registry import get_metric
-from metricgrad.surrogate.network import Surrogate, config_for
+from metricgrad.surrogate.config import config_for
+from metricgrad.surrogate.network import Surrogate
 from metricgrad.surrogate.pretraining import Fitting, fit_universal
 from metricgrad.surrogate.synthetic import sets_for
 from metricgrad.surrogate.views import view_named

@@ -27,8 +27,9 @@ from metricgrad.surrogate import cache as cached
 from metricgrad.surrogate import pretrained as bundle
 from metricgrad.surrogate import pretraining as universal
 from metricgrad.surrogate.cache import fingerprint, universal_for
+from metricgrad.surrogate.config import CONFIGS, SurrogateConfig, config_for
 from metricgrad.surrogate.fidelity import measure_fidelity
-from metricgrad.surrogate.network import CONFIGS, Surrogate, SurrogateConfig, config_for, new_surrogate
+from metricgrad.surrogate.network import Surrogate, new_surrogate
 from metricgrad.surrogate.pretrained import (
     WEIGHTS_FOLDER,
     bundled_index,

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from metricgrad.metrics.callable import black_box
 from metricgrad.metrics.registry import Metric, get_metric
+from metricgrad.surrogate.config import CONFIGS, SurrogateConfig, config_for
 from metricgrad.surrogate.fidelity import measure_fidelity
-from metricgrad.surrogate.network import CONFIGS, Surrogate, SurrogateConfig, config_for, new_surrogate
+from metricgrad.surrogate.network import Surrogate, new_surrogate
 from metricgrad.surrogate.pretraining import Fitting, fit_universal
 from metricgrad.surrogate.synthetic import GROUP_SIZE, BroadSets, PaperSets, Sets
 

@@ -7,8 +7,9 @@ import torch
 
 from metricgrad.metrics.callable import black_box
 from metricgrad.metrics.registry import get_metric
+from metricgrad.surrogate.config import config_for
 from metricgrad.surrogate.fidelity import measure_fidelity
-from metricgrad.surrogate.network import config_for, new_surrogate
+from metricgrad.surrogate.network import new_surrogate
 from metricgrad.surrogate.pretrained import load_universal
 from metricgrad.surrogate.pretraining import Fitting, fit_universal
 from metricgrad.surrogate.relatives import nearest_relative, start_at

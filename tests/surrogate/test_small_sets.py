@@ -7,7 +7,9 @@ from torch import Tensor
 
 from metricgrad import SurrogateLoss
 from metricgrad.metrics.tasks import two_classes
-from metricgrad.surrogate.network import GRID_ROWS, Surrogate, SurrogateConfig, meta_loss
+from metricgrad.surrogate.config import SurrogateConfig
+from metricgrad.surrogate.network import Surrogate, meta_loss
+from metricgrad.surrogate.pooling import GRID_ROWS
 from metricgrad.surrogate.small_sets import (
     Seen,
     Sets,

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn.functional import one_hot
 
-from metricgrad.surrogate.network import Surrogate, SurrogateConfig
+from metricgrad.surrogate.config import SurrogateConfig
+from metricgrad.surrogate.network import Surrogate
 from metricgrad.surrogate.views import GRADE_LEVELS, VIEWS, grades, log_odds, margins, ordered, residuals, weightings
 
 OUTPUTS = [name for name, view in VIEWS.items() if view.outputs]

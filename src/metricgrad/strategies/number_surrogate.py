@@ -11,8 +11,9 @@ from torch import nn
 from metricgrad.metrics.constants import InUnits
 from metricgrad.metrics.row_costs import RowCost
 from metricgrad.strategies.strategy import Setting, Strategy
+from metricgrad.surrogate.config import config_for
 from metricgrad.surrogate.loss import SurrogateLoss
-from metricgrad.surrogate.network import Progress, config_for
+from metricgrad.surrogate.network import Progress
 from metricgrad.surrogate.pretraining import ConstantMetric, Fitting, fit_universal
 from metricgrad.surrogate.synthetic import ModelSets
 

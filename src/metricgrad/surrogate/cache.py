@@ -21,6 +21,7 @@ from metricgrad.files import write_whole
 from metricgrad.metrics.metric import Metric
 from metricgrad.metrics.tasks import BINARY, COLUMNS
 from metricgrad.reporting.progress import work_bar
+from metricgrad.surrogate.config import CONFIGS, SurrogateConfig, config_for
 from metricgrad.surrogate.emulators import (
     CountEmulator,
     ScoreEmulator,
@@ -29,7 +30,7 @@ from metricgrad.surrogate.emulators import (
     fit_emulator,
     new_emulator,
 )
-from metricgrad.surrogate.network import CONFIGS, Progress, Surrogate, SurrogateConfig, config_for
+from metricgrad.surrogate.network import Progress, Surrogate
 from metricgrad.surrogate.pretrained import bundled_surrogate, open_surrogate, packed_surrogate, unpacked_surrogate
 from metricgrad.surrogate.pretraining import PAPER_FITTING, fit_universal, fitting_for, sample_losses
 from metricgrad.surrogate.synthetic import PaperSets, RandomSets, sets_for

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from metricgrad.metrics.metric import broadcast_sets
 from metricgrad.metrics.registry import get_metric
-from metricgrad.surrogate.network import Progress, Surrogate, SurrogateConfig, renamed_keyword
+from metricgrad.surrogate.config import SurrogateConfig, renamed_keyword
+from metricgrad.surrogate.network import Progress, Surrogate
 from metricgrad.surrogate.refining import RefinedSurrogate
 from metricgrad.surrogate.start import starting_surrogate
 

@@ -23,7 +23,8 @@ from torch import Tensor
 from metricgrad.metrics.metric import Metric
 from metricgrad.metrics.registry import builtin_metrics, named_metric
 from metricgrad.metrics.tasks import MULTICLASS, MULTILABEL, RANKING
-from metricgrad.surrogate.network import Surrogate, SurrogateConfig, config_for
+from metricgrad.surrogate.config import SurrogateConfig, config_for
+from metricgrad.surrogate.network import Surrogate
 
 WEIGHTS_FOLDER = Path(__file__).parent / "weights"
 ATTENTION_FOLDER = WEIGHTS_FOLDER / "attention"

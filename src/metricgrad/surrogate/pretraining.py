@@ -16,17 +16,9 @@ from torch import Tensor
 from metricgrad._version import __version__
 from metricgrad.metrics.metric import Metric
 from metricgrad.metrics.registry import named_metric
+from metricgrad.surrogate.config import CONFIGS, SurrogateConfig, config_for, renamed_keyword
 from metricgrad.surrogate.fidelity import measure_fidelity
-from metricgrad.surrogate.network import (
-    CONFIGS,
-    Progress,
-    Surrogate,
-    SurrogateConfig,
-    config_for,
-    meta_loss,
-    new_surrogate,
-    renamed_keyword,
-)
+from metricgrad.surrogate.network import Progress, Surrogate, meta_loss, new_surrogate
 from metricgrad.surrogate.pretrained import WEIGHTS_FOLDER, file_name, open_surrogate, read_record, save_surrogate
 from metricgrad.surrogate.relatives import nearest_relative, start_at
 from metricgrad.surrogate.synthetic import GROUP_SIZE, RandomSets, Sets, sets_for

@@ -9,7 +9,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from metricgrad.surrogate.network import Surrogate, SurrogateConfig
+from metricgrad.surrogate.config import SurrogateConfig
+from metricgrad.surrogate.network import Surrogate
 from metricgrad.surrogate.pretrained import ATTENTION_FOLDER, WEIGHTS_FOLDER, open_surrogate, read_record
 
 MIN_CORRELATION = 0.3

@@ -14,7 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from metricgrad.surrogate.network import ATTENTION_SCALE, EPSILON, GRID_ROWS, Surrogate
+from metricgrad.surrogate.network import ATTENTION_SCALE, Surrogate
+from metricgrad.surrogate.pooling import GRID_ROWS
 from metricgrad.surrogate.small_curve import (
     Attention,
     attended,
@@ -23,6 +24,7 @@ from metricgrad.surrogate.small_curve import (
     rates_gradient,
     tokens_of,
 )
+from metricgrad.surrogate.standardising import EPSILON
 
 Array = NDArray[Any]
 MAX_CELLS = 1 << 16

@@ -7,7 +7,8 @@ from pathlib import Path
 from torch import Tensor
 
 from metricgrad.metrics.metric import Metric
-from metricgrad.surrogate.network import Progress, Surrogate, SurrogateConfig, config_for
+from metricgrad.surrogate.config import SurrogateConfig, config_for
+from metricgrad.surrogate.network import Progress, Surrogate
 from metricgrad.surrogate.pretrained import bundled_surrogate, open_surrogate
 
 

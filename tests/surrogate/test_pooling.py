@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from metricgrad import SurrogateLoss, get_metric
-from metricgrad.surrogate.network import GRID_ROWS, SoftROC, class_weights, config_for, new_surrogate
+from metricgrad.surrogate.config import config_for
+from metricgrad.surrogate.network import new_surrogate
+from metricgrad.surrogate.pooling import GRID_ROWS, SoftROC
+from metricgrad.surrogate.standardising import class_weights
 
 G = SoftROC(64).double()
 COPIES = GRID_ROWS // 2 + 1
