@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from metricgrad.evaluation.store import Store
-from metricgrad.metrics.callable import MAX_CALLS
+from metricgrad.metrics.called_sets import MAX_CALLS
 from studies.black_boxes.run import BOXES, RECIPE, RESULTS, ROWS, names
 from studies.own_loops.run import RESULTS as LOOPS
 from studies.pages import DOCS, ROOT, listed, markdown, versions, wrapped

@@ -25,7 +25,7 @@ from torch import nn
 
 from metricgrad.evaluation.store import Store
 from metricgrad.losses.binary import BASELINES
-from metricgrad.metrics.callable import MAX_CALLS
+from metricgrad.metrics.called_sets import MAX_CALLS
 from metricgrad.metrics.registry import Metric
 from metricgrad.metrics.thresholds import best_threshold
 from metricgrad.training.data import Rows

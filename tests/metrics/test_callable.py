@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metricgrad import MetricClassifier, SurrogateLoss
-from metricgrad.metrics.callable import MAX_CALLS, black_box, proportional_repeats, with_max_calls
+from metricgrad.metrics.callable import black_box, with_max_calls
+from metricgrad.metrics.called_sets import MAX_CALLS, proportional_repeats
 from metricgrad.metrics.metric import Budget
 from metricgrad.metrics.registry import SKLEARN_NAMES, auc, f1, get_metric
 

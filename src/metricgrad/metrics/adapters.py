@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from metricgrad.metrics.callable import Array, Passed, black_box
+from metricgrad.metrics.callable import black_box
+from metricgrad.metrics.called_sets import Array, Passed
 from metricgrad.metrics.metric import Metric, arguments_of, name_of
 
 PASSED_BY_METHOD: dict[str, Passed] = {

@@ -15,9 +15,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from metricgrad.metrics.metric import Metric, checked_sets
+from metricgrad.metrics.metric import Metric
 from metricgrad.metrics.registry import get_metric
 from metricgrad.metrics.regression import OF_ORDER
+from metricgrad.metrics.sets import checked_sets
 
 KINDS = ("none", "shift", "factor", "isotonic")
 """Maps of predictions, the simplest first."""

@@ -38,8 +38,8 @@ from metricgrad.metrics.binary import precision_at_recall as precision_at_recall
 from metricgrad.metrics.binary import recall as recall
 from metricgrad.metrics.binary import recall_at_precision as recall_at_precision
 from metricgrad.metrics.metric import Metric as Metric
-from metricgrad.metrics.metric import checked_sets as checked_sets
 from metricgrad.metrics.metric import name_of
+from metricgrad.metrics.sets import checked_sets as checked_sets
 from metricgrad.metrics.tasks import BINARY, Task
 
 MODULES = ("binary", "multiclass", "multilabel", "ranking", "regression", "columns")

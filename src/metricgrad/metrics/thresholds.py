@@ -19,8 +19,9 @@ from metricgrad.metrics.confusion import (
     confusion_parts,
     descending_order,
 )
-from metricgrad.metrics.metric import Metric, checked_sets
+from metricgrad.metrics.metric import Metric
 from metricgrad.metrics.registry import get_metric
+from metricgrad.metrics.sets import checked_sets
 from metricgrad.metrics.tasks import MULTILABEL
 
 GUIDED_FACTORS = (0.8, 1.25)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from metricgrad.metrics.metric import broadcast_sets
 from metricgrad.metrics.registry import get_metric
+from metricgrad.metrics.sets import broadcast_sets
 from metricgrad.surrogate.config import SurrogateConfig, renamed_keyword
 from metricgrad.surrogate.network import Progress, Surrogate
 from metricgrad.surrogate.refining import RefinedSurrogate
