@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from metricgrad.surrogate.config import CONFIGS
 from metricgrad.surrogate.loss import SurrogateLoss
-from metricgrad.surrogate.pretraining import new_surrogate
+from metricgrad.surrogate.network import new_surrogate
 
 Optimizers = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
 OPTIMIZERS: dict[str, Optimizers] = {

@@ -26,6 +26,7 @@ from metricgrad.metrics.tasks import MULTICLASS, MULTILABEL, RANKING
 from metricgrad.surrogate import cache as cached
 from metricgrad.surrogate import pretrained as bundle
 from metricgrad.surrogate import pretraining as universal
+from metricgrad.surrogate.bundling import fit_bundled
 from metricgrad.surrogate.cache import fingerprint, universal_for
 from metricgrad.surrogate.config import CONFIGS, SurrogateConfig, config_for
 from metricgrad.surrogate.fidelity import measure_fidelity
@@ -41,7 +42,7 @@ from metricgrad.surrogate.pretrained import (
     save_surrogate,
     tensors_digest,
 )
-from metricgrad.surrogate.pretraining import Fitting, fit_bundled
+from metricgrad.surrogate.pretraining import Fitting
 from metricgrad.surrogate.synthetic import GROUP_SIZE, BroadSets, Sets
 
 TINY = Fitting(groups=16, steps=20, sizes=(50,))

@@ -10,12 +10,13 @@ from torch import Tensor
 
 from metricgrad import MetricClassifier, Recipe, SurrogateLoss, get_metric
 from metricgrad.surrogate import pretraining
+from metricgrad.surrogate.bundling import fit_bundled
 from metricgrad.surrogate.config import CONFIGS, SurrogateConfig
 from metricgrad.surrogate.fidelity import measure_fidelity
 from metricgrad.surrogate.network import Surrogate
 from metricgrad.surrogate.pooling import GRID_ROWS
 from metricgrad.surrogate.pretrained import ATTENTION_FOLDER, bundled_digest, bundled_index, faithfulness
-from metricgrad.surrogate.pretraining import Fitting, fit_bundled
+from metricgrad.surrogate.pretraining import Fitting
 from metricgrad.surrogate.soft_curve import TOKEN, SoftCurve, placed_thresholds, threshold_levels
 from metricgrad.surrogate.standardising import class_weights
 from metricgrad.surrogate.synthetic import GROUP_SIZE, BroadSets

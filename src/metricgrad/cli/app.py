@@ -163,8 +163,8 @@ def universal_fit(
     """Fit universal surrogates of some metrics to random sets (Eq. 3), and print the fidelity of each."""
     from metricgrad.metrics.registry import get_metric
     from metricgrad.reporting.progress import work_bar
+    from metricgrad.surrogate.bundling import fit_bundled
     from metricgrad.surrogate.pretrained import bundled_names
-    from metricgrad.surrogate.pretraining import fit_bundled
 
     if bool(names) == every:
         raise ValueError("NAME: expected at least one metric or --all, and not both")
