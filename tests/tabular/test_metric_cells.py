@@ -13,8 +13,9 @@ from sklearn.datasets import make_classification
 from sklearn.model_selection import cross_validate
 from typer.testing import CliRunner
 
-from metricgrad import MetricClassifier, Recipe, TableClassifier, compare, load
+from metricgrad import MetricClassifier, Recipe, TableClassifier, compare, get_metric, load
 from metricgrad.cli.app import app
+from metricgrad.tabular.batch_predict import scored, write_predictions
 from metricgrad.tabular.cells import TableError
 from metricgrad.tabular.metric_cells import metric_cells, metric_columns
 from metricgrad.tabular.persistence import save
@@ -58,6 +59,18 @@ def test_a_model_is_trained_scored_saved_and_loaded_with_columns(tmp_path: Path)
     assert loaded.score(renamed, columns={"amount": "paid"}) == pytest.approx(expected)
     values = TABLE["Amount (EUR)"].to_numpy()
     assert loaded.score(TABLE.drop(columns="Amount (EUR)"), columns={"amount": values}) == pytest.approx(expected)
+
+
+def test_columns_of_the_metric_are_not_called_unused(tmp_path: Path) -> None:
+    model = quick(PROFIT).fit(TABLE, "bought", columns={"amount": "Amount (EUR)"})
+    TABLE.rename(columns={"Amount (EUR)": "paid"}).assign(zip=1).to_csv(tmp_path / "renamed.csv", index=False)
+    TABLE.to_csv(tmp_path / "table.csv", index=False)
+    lines: list[str] = []
+    write_predictions(model, tmp_path / "table.csv", tmp_path / "out.csv", report=lines.append)
+    scored(model, tmp_path / "table.csv", report=lines.append, metric=get_metric(PROFIT))
+    assert lines == []
+    scored(model, tmp_path / "renamed.csv", report=lines.append, columns={"amount": "paid"}, metric=get_metric(PROFIT))
+    assert lines == ["columns not seen in training are not used: zip"]
 
 
 def test_columns_are_features_where_asked_for_and_found_by_their_name(tmp_path: Path) -> None:

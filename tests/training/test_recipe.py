@@ -145,7 +145,8 @@ def test_numbers_of_numpy_are_numbers() -> None:
             "recipe: expected one of default, default-0.1, linear, paper, queries, tabm or a Recipe, got 'quick'",
         ),
         (3, {}, TypeError, "recipe: expected a name or a Recipe, got 3"),
-        ("paper", {"epochs": 3}, ValueError, "recipe: expected fields of Recipe, got epochs"),
+        ("paper", {"epochs": 3}, ValueError, "expected fields of Recipe, got epochs; there are rounds,"),
+        ("paper", {"roundz": 3}, ValueError, "recipe: expected fields of Recipe, got roundz; did you mean rounds?"),
     ],
 )
 def test_what_is_no_recipe_is_refused(spec: Any, changes: dict[str, Any], error: type[Exception], message: str) -> None:

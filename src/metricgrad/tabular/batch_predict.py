@@ -6,7 +6,7 @@ import io
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
@@ -151,7 +151,7 @@ def scored(
     With a metric that needs columns, they are found by the names given, or those that the model was trained with.
     """
     found: list[tuple[Any, ...]] = []
-    for frame in checked_chunks(model, data, report):
+    for frame in checked_chunks(model, data, report, (columns or {}).values()):
         there, targets, own = model.labelled(frame, None, weights)
         if len(there):
             some = frame.iloc[there]
@@ -175,14 +175,17 @@ def scored(
     )
 
 
-def checked_chunks(model: TableModel, data: str | Path, report: Report) -> Iterator[pd.DataFrame]:
-    """Yield chunks of a file that has the columns a model needs; report those it does not know."""
+def checked_chunks(
+    model: TableModel, data: str | Path, report: Report, used: Iterable[str] = ()
+) -> Iterator[pd.DataFrame]:
+    """Yield chunks of a file that has the columns a model needs; report those that neither it nor its metric uses."""
     schema = model.pipeline_[0].schema_
     for number, part in enumerate(read_chunks(data)):
         frame = as_frame(part)
         if not number:
             absent = [name for name in schema.names if name not in frame.columns]
             known = {column.name for column in schema.columns} | set(model.target_.names)
+            known.update(model.metric_columns_.values(), used)
             extra = [name for name in frame.columns if name not in known]
             if absent:
                 more = f"; not known: {listed(extra)}" if extra else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any
 
@@ -354,7 +355,10 @@ def get_recipe(spec: Recipe | str, **changes: Any) -> Recipe:
     if not isinstance(spec, Recipe):
         raise TypeError(f"recipe: expected a name or a Recipe, got {spec!r}")
     changes = renamed_fields(changes)
-    unknown = set(changes) - {field.name for field in fields(Recipe)}
+    known = [field.name for field in fields(Recipe)]
+    unknown = sorted(set(changes) - set(known))
     if unknown:
-        raise ValueError(f"recipe: expected fields of Recipe, got {', '.join(sorted(unknown))}")
+        meant = [near for name in unknown for near in get_close_matches(name, known, 1)]
+        hint = f"did you mean {' and '.join(meant)}?" if meant else f"there are {', '.join(known)}"
+        raise ValueError(f"recipe: expected fields of Recipe, got {', '.join(unknown)}; {hint}")
     return replace(spec, **changes)
