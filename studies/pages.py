@@ -10,10 +10,13 @@ import time
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from metricgrad.evaluation.store import Store
 from metricgrad.reporting.progress import work_bar
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
@@ -120,3 +123,11 @@ def in_place(text: str, name: str, part: str) -> str:
     before, rest = text.split(f"<!-- {name} -->\n")
     _, after = rest.split(f"<!-- /{name} -->")
     return f"{before}<!-- {name} -->\n\n{part.strip()}\n\n<!-- /{name} -->{after}"
+
+
+def write_svg(figure: Figure, path: Path) -> None:
+    """Write a picture, the same bytes for the same figure."""
+    import matplotlib as mpl  # most of these programs draw nothing
+
+    with mpl.rc_context({"svg.hashsalt": path.stem}):
+        figure.savefig(path, metadata={"Date": None})

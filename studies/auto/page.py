@@ -11,7 +11,7 @@ import pandas as pd
 
 from metricgrad import get_metric
 from metricgrad.evaluation.store import Store
-from studies.pages import DOCS, in_place, listed, markdown, versions, wrapped
+from studies.pages import DOCS, in_place, listed, markdown, versions, wrapped, write_svg
 from studies.pages import RESULTS as FOLDER
 
 RESULTS, PAGE, PICTURE = FOLDER / "auto.jsonl", DOCS / "auto.md", DOCS / "images" / "auto.svg"
@@ -141,7 +141,7 @@ def draw(path: Path = RESULTS, out: Path = PICTURE) -> None:
     axes.set(xlabel="F1 of LightGBM on test rows", ylabel="F1 of the model", xlim=(0, 1.02), ylim=(0, 1.02))
     axes.legend(frameon=False)
     out.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(out, metadata={"Date": None})
+    write_svg(figure, out)
     plt.close(figure)
 
 

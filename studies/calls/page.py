@@ -8,7 +8,7 @@ import pandas as pd
 from metricgrad.evaluation.store import Store
 from studies.black_boxes.page import gains_of
 from studies.black_boxes.run import LIMITS, RESULTS
-from studies.pages import DOCS, ROOT, listed, markdown, versions, wrapped
+from studies.pages import DOCS, ROOT, listed, markdown, versions, wrapped, write_svg
 
 PAGE, PICTURE = DOCS / "calls.md", DOCS / "images" / "calls.svg"
 TARGET = 0.8
@@ -57,7 +57,7 @@ def draw(found: pd.DataFrame) -> None:
     axes.minorticks_off()
     axes.axhline(0, color="black", lw=0.6)
     axes.set_yscale("symlog", linthresh=5)
-    figure.savefig(PICTURE, metadata={"Date": None})
+    write_svg(figure, PICTURE)
     plt.close(figure)
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 
 from metricgrad import get_metric
 from metricgrad.evaluation.store import Store
-from studies.pages import DOCS, count_range, in_place, listed, markdown, spelt, versions, wrapped
+from studies.pages import DOCS, count_range, in_place, listed, markdown, spelt, versions, wrapped, write_svg
 from studies.pages import RESULTS as FOLDER
 
 RESULTS, PAGE, PICTURE = FOLDER / "tabm.jsonl", DOCS / "tabm.md", DOCS / "images" / "tabm.svg"
@@ -119,7 +119,7 @@ def draw(found: pd.DataFrame) -> None:
         axes.set(xscale="log", yscale="log", xlabel=f"test loss of {other}")
     both[0].set_ylabel("test loss of tabm")
     both[0].legend(frameon=False)
-    figure.savefig(PICTURE, metadata={"Date": None})
+    write_svg(figure, PICTURE)
     plt.close(figure)
 
 

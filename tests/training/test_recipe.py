@@ -145,7 +145,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
             "recipe: expected one of default, default-0.1, linear, paper, queries, tabm or a Recipe, got 'quick'",
         ),
         (3, {}, TypeError, "recipe: expected a name or a Recipe, got 3"),
-        ("paper", {"epochs": 3}, ValueError, "expected fields of Recipe, got epochs; there are rounds,"),
+        ("paper", {"epochs": 3}, ValueError, "expected fields of Recipe, got epochs; there are name, rounds,"),
         ("paper", {"roundz": 3}, ValueError, "recipe: expected fields of Recipe, got roundz; did you mean rounds?"),
     ],
 )
