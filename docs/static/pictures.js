@@ -9,3 +9,10 @@ addEventListener("load", () => {
     }
   }
 });
+
+// There too, a cell with much text stays wide enough to be read in a few lines: tables are scrolled sideways anyway.
+addEventListener("load", () => {
+  for (const cell of document.querySelectorAll("article td")) {
+    if (innerWidth < 768 && cell.textContent.length > 50) cell.style.minWidth = "15em";
+  }
+});
