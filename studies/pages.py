@@ -114,8 +114,10 @@ def wrapped(text: str) -> str:
 
 
 def _filled(line: str, indent: str) -> str:
-    flat = " ".join(line.split())
-    return textwrap.fill(flat, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    """Wrap one paragraph; no line begins with what Markdown takes for a bullet, a heading or, as `%`, for a comment."""
+    flat = re.sub(r" (?=(?:[-+*>#]|\d+[.)]|%\S*)(?: |$))", "\0", " ".join(line.split()))
+    lines = textwrap.fill(flat, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return lines.replace("\0", " ")
 
 
 def in_place(text: str, name: str, part: str) -> str:

@@ -172,7 +172,8 @@ Where only one seed differs, the mean is off by exactly one standard error and i
 
 The tables are small: about fifty queries for validation and fifty for testing, so differences below 0.01 mean little.
 
-Made by `{ours[-1]["command"]}` ({versions(records)}); runs are stored in `results/ranking.parquet`.
+Made by `{ours[-1]["command"]}`, which is now `python -m studies.ranking.run`
+({versions(records)}); runs are stored in `results/ranking.parquet`.
 
 {published()}
 """

@@ -78,7 +78,7 @@ def part(path: Path = RESULTS) -> str:
 standard error, cross-entropy's model was kept and the difference is zero.
 - Where only one seed differs, the mean is off by exactly one standard error and is counted neither way.
 - A linear model, the same splits and steps for both; seeds of a cell: {count_range(found["seeds"])}, from {FIRST_SEED}
-on; {_safe(records[-1]["command"])}, {versions(records)}.""")
+on; `{records[-1]["command"]}`, which is now `python -m studies.targets.run`; {versions(records)}.""")
 
 
 RIVAL_NAMES = {

@@ -14,6 +14,7 @@ from scipy.stats import ttest_1samp
 from benchmarks.speed import performance
 from metricgrad.evaluation.records import Record, Setting
 from metricgrad.evaluation.store import Store
+from studies import pages
 from studies.ablations import run as ablations
 from studies.ablations.page import part_table
 from studies.black_boxes import page as boxes
@@ -240,6 +241,25 @@ def test_paragraphs_are_broken_into_lines_and_tables_are_not() -> None:
     assert max(len(line) for line in lines if line != row) <= 120
     assert [line[:2] for line in lines if "word" in line] == ["wo"] * 3 + ["- ", "  ", "  "] * 2
     assert "\n".join(lines).count("\n\n\n") == 0
+
+
+@pytest.mark.parametrize("mark", ["%", "%;", "%)", "-", "+", "*", "#", ">", "2018.", "3)"])
+def test_no_line_of_a_paragraph_begins_with_a_mark_of_markdown(mark: str) -> None:
+    text = " ".join(["a" * 8, mark] * 60)
+    lines = pages.wrapped(text).splitlines()
+    assert len(lines) > 3
+    assert max(map(len, lines)) <= 120
+    assert " ".join(lines) == text
+    assert not [line for line in lines if line.startswith(mark)]
+
+
+def test_no_line_of_a_page_is_a_comment_that_is_not_shown() -> None:
+    assert [
+        f"{page.name}: {line}"
+        for page in (ROOT / "docs").rglob("*.md")
+        for line in page.read_text("utf-8").splitlines()
+        if line.lstrip().startswith("%")
+    ] == []
 
 
 def test_the_summary_counts_runs_that_were_kept_and_names_the_largest_losses(tmp_path: Path) -> None:
