@@ -318,6 +318,7 @@ def test_the_commands_reach_every_kind_of_target(here: Path, kind: str) -> None:
     assert "The model is in model: metricgrad predict model DATA" in done.stdout
     scored = run("predict", "model", "new.csv", "--out", "scores.csv")
     assert scored.exit_code == 0, scored.output
+    assert "not used" not in scored.output
     written = pd.read_csv("scores.csv")
     assert list(written.columns) == columns
     loaded = load("model")

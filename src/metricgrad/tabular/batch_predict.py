@@ -151,7 +151,7 @@ def scored(
     With a metric that needs columns, they are found by the names given, or those that the model was trained with.
     """
     found: list[tuple[Any, ...]] = []
-    for frame in checked_chunks(model, data, report, (columns or {}).values()):
+    for frame in checked_chunks(model, data, report, [*(columns or {}).values(), weights, group]):
         there, targets, own = model.labelled(frame, None, weights)
         if len(there):
             some = frame.iloc[there]
@@ -176,7 +176,7 @@ def scored(
 
 
 def checked_chunks(
-    model: TableModel, data: str | Path, report: Report, used: Iterable[str] = ()
+    model: TableModel, data: str | Path, report: Report, used: Iterable[str | None] = ()
 ) -> Iterator[pd.DataFrame]:
     """Yield chunks of a file that has the columns a model needs; report those that neither it nor its metric uses."""
     schema = model.pipeline_[0].schema_
@@ -185,7 +185,7 @@ def checked_chunks(
         if not number:
             absent = [name for name in schema.names if name not in frame.columns]
             known = {column.name for column in schema.columns} | set(model.target_.names)
-            known.update(model.metric_columns_.values(), used)
+            known.update(model.metric_columns_.values(), {getattr(model, "group_", None)}, used)
             extra = [name for name in frame.columns if name not in known]
             if absent:
                 more = f"; not known: {listed(extra)}" if extra else ""
