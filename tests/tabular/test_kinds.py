@@ -327,9 +327,15 @@ def test_the_commands_reach_every_kind_of_target(here: Path, kind: str) -> None:
         np.testing.assert_array_equal(written["label"], np.where(truth == "=small", "'=small", truth))
     if kind == "numbers":
         np.testing.assert_allclose(written["prediction"], loaded.predict(UNSEEN))
-    refused = run("explain", "model")
-    assert refused.exit_code == 2
-    assert f"model: expected a model of two classes, got one of {kind}" in refused.stderr
+    explained = run("explain", "model", "--data", "data.csv")
+    if kind == "numbers":
+        assert explained.exit_code == 0, explained.output
+        assert "explanation.html" in explained.stdout
+        assert "weights: expected none with a model of numbers" in run("explain", "model", "--weights", "id").stderr
+    else:
+        assert explained.exit_code == 2
+        assert f"model: expected a model of two classes or numbers, got one of {kind}" in explained.stderr
+    assert f"model: expected a model of two classes, got one of {kind}" in run("scorecard", "model").stderr
     judged = json.loads(run("evaluate", "model", "new.csv", "--json").stdout)
     assert judged["rows"] == N
     value = loaded.score(UNSEEN)

@@ -13,7 +13,7 @@ import safetensors.torch
 import torch
 from recipes import READABLE
 
-from metricgrad import TableClassifier, additive, load, save
+from metricgrad import TableClassifier, TableRegressor, additive, load, save
 from metricgrad.tabular.cells import words
 
 RNG = np.random.default_rng(0)
@@ -39,7 +39,7 @@ def fitted(model: Any) -> TableClassifier:
 ADDITIVE = fitted("additive")
 
 
-def contributions(model: TableClassifier, frame: pd.DataFrame) -> np.ndarray:
+def contributions(model: TableClassifier | TableRegressor, frame: pd.DataFrame) -> np.ndarray:
     """Add up the explanation of every row by hand."""
     found = model.explain()
     dates = frame["since"].dt
@@ -62,6 +62,18 @@ def contributions(model: TableClassifier, frame: pd.DataFrame) -> np.ndarray:
 
 def test_contributions_of_columns_add_up_to_the_score() -> None:
     np.testing.assert_allclose(contributions(ADDITIVE, TABLE), ADDITIVE.decision_function(TABLE), atol=1e-4)
+
+
+@pytest.mark.parametrize("units", ["log", "standardised"])
+def test_contributions_of_columns_add_up_to_the_number(units: str, tmp_path: Path) -> None:
+    prices = TABLE.drop(columns="churn").assign(price=np.exp(1 + SCORE / 4))
+    fitted = TableRegressor("mae", "mse", "additive", READABLE, units=units, folds=1).fit(prices, "price")
+    assert fitted.explain().of == {"log": "logarithms", "standardised": "numbers"}[units]
+    total = contributions(fitted, prices)
+    sums = np.exp(total) if units == "log" else total
+    np.testing.assert_allclose(fitted.model_.correction_.apply(sums), fitted.predict(prices), rtol=1e-3)
+    loaded = load(save(fitted, tmp_path / "model"))
+    pd.testing.assert_frame_equal(loaded.explain(prices).frame, fitted.explain(prices).frame)
 
 
 def test_shares_of_a_column_are_those_of_the_training_rows() -> None:

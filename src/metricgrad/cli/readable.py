@@ -12,6 +12,7 @@ from metricgrad.reporting.terminal import echo
 
 if TYPE_CHECKING:
     from metricgrad.tabular.table_classifier import TableClassifier
+    from metricgrad.tabular.table_model import TableModel
 
 Rows = Annotated[
     str | None, typer.Option("--data", metavar="DATA", help="File with the target, best the one of training.")
@@ -24,13 +25,24 @@ def explain(
     data: Rows = None,
     weights: Weights = None,
 ) -> None:
-    """Write what every level of every column adds to the score of a linear or additive model; with data, with bands."""
+    """Write what every level of every column adds to the score, or the number, of a linear or additive model.
+
+    With data, of two classes with bands.
+    """
     from metricgrad.files import write_whole
     from metricgrad.tabular.io import read_table
+    from metricgrad.tabular.persistence import load
+    from metricgrad.tabular.table_regressor import TableRegressor
 
-    loaded = _of_two_classes(model)
-    frame = None if data is None else read_table(data, text_columns=[loaded.target_.name])
-    found = loaded.explain(frame, sample_weight=weights)
+    loaded = load(model)
+    if isinstance(loaded, TableRegressor):
+        if weights is not None:
+            raise ValueError(f"weights: expected none with a model of numbers, got {weights!r}")
+        found = loaded.explain(None if data is None else read_table(data))
+    else:
+        loaded = _of_two_classes(loaded, model, " or numbers")
+        frame = None if data is None else read_table(data, text_columns=[loaded.target_.name])
+        found = loaded.explain(frame, sample_weight=weights)
     write_whole(out, found.page(f"What {model.name} adds up"))
     for name, size in found.importance.head(10).items():
         echo(f"{size:8.4f}  {name}")
@@ -50,8 +62,9 @@ def scorecard(
     """Write integer points for every level of a linear or additive model; with data, rounded by the true metric."""
     from metricgrad.files import write_whole
     from metricgrad.tabular.io import read_table
+    from metricgrad.tabular.persistence import load
 
-    loaded = _of_two_classes(model)
+    loaded = _of_two_classes(load(model), model)
     frame = None if data is None else read_table(data, text_columns=[loaded.target_.name])
     card = loaded.scorecard(frame, sample_weight=weights, points=points)
     write_whole(out, card.to_markdown() if out.suffix == ".md" else card.to_csv())
@@ -63,12 +76,10 @@ def scorecard(
     echo(f"The card is in {out}" + "".join(f", {path}" for path in (sql, python) if path is not None) + ".")
 
 
-def _of_two_classes(folder: Path) -> TableClassifier:
-    """Load a model, and refuse one that cannot be read term by term."""
-    from metricgrad.tabular.persistence import load
+def _of_two_classes(loaded: TableModel, folder: Path, more: str = "") -> TableClassifier:
+    """Return a model of two classes; others are refused, and `more` is what else would do."""
     from metricgrad.tabular.table_classifier import TableClassifier
 
-    loaded = load(folder)
     if not isinstance(loaded, TableClassifier) or loaded.target_.kind != "two classes":
-        raise ValueError(f"{folder}: expected a model of two classes, got one of {loaded.target_.kind}")
+        raise ValueError(f"{folder}: expected a model of two classes{more}, got one of {loaded.target_.kind}")
     return loaded

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from metricgrad.estimators.candidates import Candidate, Judge
     from metricgrad.estimators.competition import Competition
     from metricgrad.estimators.explain import Explanation
+    from metricgrad.estimators.terms import Terms
     from metricgrad.strategies.strategy import Strategy
 
 AUTO, LONGER = "auto", "longer"
@@ -391,18 +392,26 @@ class MetricRegressor(RegressorMixin, CompetingEstimator):  # type: ignore[misc]
             `frame` has a row for every level, `figure(feature)` draws one.
         """
         from metricgrad.estimators.explain import Explanation
-        from metricgrad.estimators.terms import terms_of
 
         check_is_fitted(self, "correction_")
+        names = getattr(self, "feature_names_in_", [f"x{number}" for number in range(self.n_features_in_)])
+        terms = self._terms(X, names)
+        return Explanation(terms if separator is None else terms.with_levels(separator), self._terms_are)
+
+    def _terms(self, X: Any, names: Iterable[Any]) -> Terms:
+        """Return the terms of the model in its units, with the share of each level among the rows, if any are given."""
+        from metricgrad.estimators.terms import terms_of
+
         rows = None
         if X is not None:
             x = torch.from_numpy(Scaler(self.centre_, self.scale_).transform(self._checked(X, reset=False)))
             rows = Rows(x, torch.zeros(len(x)))
-        names = getattr(self, "feature_names_in_", [f"x{number}" for number in range(self.n_features_in_)])
         terms = terms_of(self, list(map(str, names)), rows, band=False)
-        terms = terms if separator is None else terms.with_levels(separator)
-        of = "logarithms" if self.units_.log else "numbers"
-        return Explanation(terms.in_units(self.units_.scale, self.units_.centre), of)
+        return terms.in_units(self.units_.scale, self.units_.centre)
+
+    @property
+    def _terms_are(self) -> str:
+        return "logarithms" if self.units_.log else "numbers"
 
     def _facts(self) -> dict[str, str]:
         verdict = self.verdict_

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_is_fitted
 
 from metricgrad.estimators.competing import competes
 from metricgrad.estimators.regressor import MetricRegressor
@@ -19,6 +20,7 @@ from metricgrad.training.networks import numbered
 from metricgrad.training.recipe import Recipe
 
 if TYPE_CHECKING:
+    from metricgrad.estimators.explain import Explanation
     from metricgrad.tabular.fit_rows import FitRows
 
 Array = NDArray[Any]
@@ -170,6 +172,31 @@ class TableRegressor(RegressorMixin, TableModel):  # type: ignore[misc]
     def prediction_columns(self, frame: pd.DataFrame) -> dict[str, Array]:
         """Return the predictions."""
         return {"prediction": self.judged_scores(frame)}
+
+    def explain(self, X: Any = None) -> Explanation:
+        """Return what every level of every column adds to the prediction, of a linear or additive model.
+
+        The sum is mapped by `model_.correction_` afterwards. A model trained in logarithms multiplies: its
+        contributions are logarithms of factors.
+
+        Parameters
+        ----------
+        X : DataFrame, optional
+            Rows, best those of training: of a linear model the frame then has the share of each level.
+
+        Returns
+        -------
+        Explanation
+            `frame` has a row for every level, `figure(column)` draws one.
+        """
+        from metricgrad.estimators.explain import Explanation
+        from metricgrad.tabular.readable import column_terms
+
+        check_is_fitted(self, "pipeline_")
+        preparation = self.pipeline_[0]
+        x = None if X is None else preparation.transform(as_frame(X))
+        terms = self.model_._terms(x, preparation.get_feature_names_out())
+        return Explanation(column_terms(terms, preparation), self.model_._terms_are)
 
 
 def check_one_column(cells: list[pd.Series[Any]], metric: Metric) -> None:
