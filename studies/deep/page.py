@@ -234,7 +234,8 @@ Cross-entropy has one more start to choose from: any checkpoint on the way to th
 - **Spam**: 5,171 different messages, 653 of them spam; half to train on, a fifth to validate, the others to test; an
   embedding bag of hashed words and groups of three letters. Sets of 300 with 75 spam. {spam_steps}
 
-LibAUC's loss of average precision is written here from its paper and code, and tested against the formula of the paper;
+LibAUC's loss of average precision is written here from its paper and code, and tested against the formula of the paper
+and, where it is installed, against LibAUC 2.0.1 itself, which has the same gradients;
 LibAUC's loss of AUC is `AUCM` of this package, with its inner problem solved exactly. A surrogate is refined in every
 step; that of boundary F1 begins as the bundled one of F1 and is refined a hundred times before the first step.
 

@@ -52,6 +52,20 @@ def test_the_gradient_of_libaucs_loss_is_that_of_the_ratio_of_pair_losses() -> N
     torch.testing.assert_close(own, oracle)
 
 
+def test_the_gradient_of_libaucs_loss_is_that_of_libauc_itself() -> None:
+    theirs = pytest.importorskip("libauc.losses.auc", exc_type=ImportError).APLoss(data_len=90, device="cpu")
+    ours = LibAUCAP(90)
+    for seed in range(3):  # the running means of the two go on from step to step
+        scores, targets = rows(seed)
+        index = torch.randperm(90, generator=torch.Generator().manual_seed(seed))[:60]
+        leaf, other = (scores.clone().requires_grad_() for _ in range(2))
+        ours(leaf, targets, None, index).backward()
+        theirs(other[:, None], targets[:, None], index).backward()
+        assert leaf.grad is not None
+        assert float(leaf.grad.abs().max()) > 0.001
+        torch.testing.assert_close(leaf.grad, other.grad)
+
+
 def test_weights_count_as_repeated_rows_in_libaucs_loss() -> None:
     scores, targets = rows(2, 20)
     index, twice = torch.arange(20), torch.where(targets == 1, 1, 2)
