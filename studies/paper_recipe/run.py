@@ -8,9 +8,7 @@ the best on validation rows, or the best on test rows. Run again to resume.
 
 from __future__ import annotations
 
-import pickle
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -20,7 +18,6 @@ import torch
 from torch import Tensor
 
 from metricgrad.evaluation.store import Store
-from metricgrad.files import write_whole
 from metricgrad.metrics.registry import get_metric
 from metricgrad.paper.experiments import prepared
 from metricgrad.paper.protocols import PROTOCOLS
@@ -29,6 +26,7 @@ from metricgrad.training.data import Rows
 from metricgrad.training.methods import make_loss
 from metricgrad.training.recipe import RECIPES
 from studies import pages
+from studies.paper_recipe.checkpoints import resumed
 from studies.paper_recipe.readings import (
     GRIDS,
     MODEL_STEPS,
@@ -145,7 +143,7 @@ def train(
     return resumed(
         state,
         side_by_side(members, sets.x.shape[1], seed),
-        sets,
+        sets.generator,
         advance=lambda together: together.round(sets.draw(SURROGATE_STEPS), sets.draw(MODEL_STEPS)),
         judge=lambda together: judged(together, members, parts),
         unit="round",
@@ -153,37 +151,6 @@ def train(
         check_every=check_every,
         compiled=compiled,
     )
-
-
-def resumed(
-    state: Path,
-    trained: Any,
-    sets: Sets,
-    *,
-    advance: Callable[[Any], None],
-    judge: Callable[[Any], dict[str, Any]],
-    unit: str,
-    total: int,
-    check_every: int,
-    compiled: bool,
-) -> dict[str, Any]:
-    """Advance what is trained from its last checkpoint to the end, and return its checks and the time of all of it."""
-    checks, number, spent = [], 0, 0.0
-    if state.exists():  # written by this program
-        trained, number, spent, checks, own, general = pickle.loads(state.read_bytes())
-        sets.generator.set_state(own)
-        torch.set_rng_state(general)
-    begun = time.perf_counter() - spent
-    if compiled:
-        trained.compile()
-    while number < total:
-        advance(trained)
-        number += 1
-        if number % check_every == 0 or number == total:
-            checks.append({unit: number, **judge(trained)})
-            known = sets.generator.get_state(), torch.get_rng_state()
-            write_whole(state, pickle.dumps((trained, number, time.perf_counter() - begun, checks, *known)))
-    return {"checks": checks, "seconds": time.perf_counter() - begun}
 
 
 def judged(together: SideBySide, members: Sequence[Member], parts: Any) -> dict[str, list[float]]:

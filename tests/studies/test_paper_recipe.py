@@ -12,10 +12,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from metricgrad.evaluation.store import Store
 from metricgrad.surrogate.network import Surrogate, new_surrogate
 from metricgrad.training.data import Parts, Rows
 from metricgrad.training.networks import build_model
-from studies.paper_recipe import baselines, baselines_page, page, readings, run
+from studies.paper_recipe import baselines, baselines_page, checkpoints, page, readings, run
 from studies.paper_recipe.readings import GRIDS, OURS, Models, Reading, SideBySide, Stack, Surrogates
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "plot_00_algorithm_1.py"
@@ -160,6 +161,33 @@ def test_a_training_that_was_stopped_continues_where_it_was(tmp_path: Path, monk
     resumed = run.train(members, ("any", SEED, 4), state, check_every=2)
     assert resumed["checks"] == at_once["checks"]
     assert [check["round"] for check in resumed["checks"]] == [2, 4]
+
+
+def test_what_was_reached_is_stored_as_the_shorter_run_that_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = Parts(rows(), rows(), rows())
+    monkeypatch.setattr(run, "prepared", lambda *_, **__: parts)
+    monkeypatch.setattr(checkpoints.pages, "command", lambda: "a command")
+    members, store, stopped = MEMBERS[:1], Store(tmp_path / "runs.jsonl"), tmp_path / "state.pickle"
+    shorter = run.train(members, ("any", SEED, 4), tmp_path / "other.pickle", check_every=2)
+    judged, checked = run.judged, []
+
+    def judged_twice(*given: object) -> dict[str, list[float]]:
+        checked.append(given)
+        if len(checked) > 2:
+            raise KeyboardInterrupt
+        return judged(*given)
+
+    monkeypatch.setattr(run, "judged", judged_twice)
+    with pytest.raises(KeyboardInterrupt):
+        run.train(members, ("any", SEED, 300), stopped, check_every=2)
+    states = [({"dataset": "any", "rounds": 300}, stopped), ({"dataset": "none", "rounds": 300}, tmp_path / "no")]
+    for _ in range(2):  # it is stored once
+        checkpoints.store_unfinished(store, states, "rounds")
+    (found,) = store
+    assert found["run"] == {"dataset": "any", "rounds": 4}
+    assert found["checks"] == shorter["checks"]
 
 
 def baselines_after(hundreds: int, members: Sequence[baselines.Baseline] = baselines.MEMBERS) -> baselines.Baselines:
