@@ -26,8 +26,10 @@ from metricgrad.paper.protocols import PROTOCOLS, get_protocol
 from metricgrad.training.recipe import RECIPES
 from studies import pages
 from studies.paper_recipe.checkpoints import resumed, store_unfinished
-from studies.paper_recipe.readings import OURS, SLOPE, Models, dense, drawn_masks
+from studies.paper_recipe.networks import Models, dense
+from studies.paper_recipe.readings import OURS, SLOPE
 from studies.paper_recipe.run import Sets
+from studies.paper_recipe.side_by_side import drawn_masks
 
 RESULTS = pages.RESULTS / "paper_baselines.jsonl"
 DATASETS = ("ijcnn1", "codrna", "a9a")

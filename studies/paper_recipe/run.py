@@ -27,18 +27,9 @@ from metricgrad.training.methods import make_loss
 from metricgrad.training.recipe import RECIPES
 from studies import pages
 from studies.paper_recipe.checkpoints import resumed
-from studies.paper_recipe.readings import (
-    GRIDS,
-    MODEL_STEPS,
-    SIZE,
-    SURROGATE_STEPS,
-    Models,
-    Reading,
-    SideBySide,
-    Surrogates,
-    initial,
-    surrogate_parts,
-)
+from studies.paper_recipe.networks import Models, Surrogates, initial, surrogate_parts
+from studies.paper_recipe.readings import GRIDS, MODEL_STEPS, SIZE, SURROGATE_STEPS, Reading
+from studies.paper_recipe.side_by_side import SideBySide
 
 RESULTS = pages.RESULTS / "paper_recipe.jsonl"
 CELLS = (

@@ -16,8 +16,11 @@ from metricgrad.evaluation.store import Store
 from metricgrad.surrogate.network import Surrogate, new_surrogate
 from metricgrad.training.data import Parts, Rows
 from metricgrad.training.networks import build_model
-from studies.paper_recipe import baselines, baselines_page, checkpoints, page, readings, run
-from studies.paper_recipe.readings import GRIDS, OURS, Models, Reading, SideBySide, Stack, Surrogates
+from studies.paper_recipe import baselines, baselines_page, checkpoints, page, readings, run, side_by_side
+from studies.paper_recipe.networks import Models, Surrogates
+from studies.paper_recipe.readings import GRIDS, OURS, Reading
+from studies.paper_recipe.side_by_side import SideBySide
+from studies.paper_recipe.stack import Stack
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "plot_00_algorithm_1.py"
 FEATURES, SEED = 5, 3
@@ -43,7 +46,7 @@ def rows() -> Rows:
 def test_our_reading_is_algorithm_1_of_the_example(monkeypatch: pytest.MonkeyPatch) -> None:
     from metricgrad.metrics.registry import get_metric
 
-    monkeypatch.setattr(readings, "DROPOUT", 0.0)
+    monkeypatch.setattr(side_by_side, "DROPOUT", 0.0)
     members = (OURS, *GRIDS["narrow"])
     models, surrogate = Models(FEATURES, members, SEED), new_surrogate("paper", SEED)
     surrogates = Surrogates([surrogate] * len(members), members)
@@ -149,7 +152,7 @@ def test_compiled_steps_do_the_same_and_are_left_out_of_a_checkpoint(monkeypatch
     assert traced.models.stack.flat.allclose(plain.models.stack.flat, atol=1e-6)
     again = pickle.loads(pickle.dumps(traced))
     assert again.models.stack.flat.equal(traced.models.stack.flat)
-    assert not set(readings.STEPS) & set(vars(again))
+    assert not set(side_by_side.STEPS) & set(vars(again))
 
 
 def test_a_training_that_was_stopped_continues_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,7 +203,7 @@ def baselines_after(hundreds: int, members: Sequence[baselines.Baseline] = basel
 
 
 def test_a_baseline_side_by_side_is_trained_as_one_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readings, "DROPOUT", 0.0)
+    monkeypatch.setattr(side_by_side, "DROPOUT", 0.0)
     model, sets = build_model("mlp", FEATURES, SEED), run.Sets(rows(), 1)
     for layer in model.body.modules():
         if isinstance(layer, nn.Dropout):
