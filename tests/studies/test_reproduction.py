@@ -6,7 +6,8 @@ from itertools import product
 
 from metricgrad.evaluation.records import Record
 from studies.reproduction.cluster import elapsed, job_seconds, part_seconds
-from studies.reproduction.page import STANDARD, modes_table
+from studies.reproduction.evidence import STANDARD
+from studies.reproduction.modes import modes_table
 
 
 def made(dataset: str, method: str, seed: int, **kept: object) -> Record:
