@@ -118,6 +118,15 @@ def test_the_page_finds_the_checkpoints_and_compares_only_readings_that_differ_i
     assert text[5].startswith("| other | 0.2000 | x 2.03 |")  # the nearest first
 
 
+def test_readings_are_also_compared_in_cells_they_were_not_chosen_by() -> None:
+    first, other = record(0, {"ours": [0.4], "other": [0.3]}), record(1, {"ours": [0.2], "other": [0.1]})
+    assert page.elsewhere(page.courses([first, other])) == ""
+    other["run"] = {**other["run"], "metric": "f1", "members": other["run"]["members"][:1]}  # type: ignore[index]
+    text = page.elsewhere(page.courses([first, other]))
+    assert "(1 trainings, F1 on a9a, with 1 seed for each, 250 rounds) readings are off by x 1.28, ours." in text
+    assert "The first is nearest in 1 of 1 combinations" in text
+
+
 MEMBERS = [run.Member(readings.ALL_AT_ONCE, metric, mode) for metric in ("auc", "f1") for mode in ("sl-r", "sl-u")]
 
 
@@ -291,14 +300,17 @@ def test_a_baseline_is_compared_with_its_printed_number_at_every_check_of_all_ru
 
 def test_the_page_says_in_how_many_cells_baselines_reach_their_printed_numbers() -> None:
     sentence = baselines_page.budget_sentence(RUNS)
-    assert "1,000,000 steps" in sentence
+    assert "for 1,000,000 of its 1,000,000 steps" in sentence
     assert "passed after 2,000 to 1,000,000 steps, in 2 of 3 cells of ijcnn1" in sentence
     assert "at or below the printed SL-R in 1 (one seed)" in sentence
     assert "never passed, in 0 of 1" in baselines_page.budget_sentence([budget(20, {"pairwise": [0.9, 0.8]})])
     text = baselines_page.baselines_section(RUNS)
     assert "(but for cost-sensitive on ijcnn1)" in " ".join(text.lower().split())
-    assert "| 0.0168 | 0.2000 |  |  | 0.0150 | 0.0150 | 1,000,000 | 0.0030 |" in text
+    assert "| 0.0168 | 0.2000 |  |  | 0.0150 | 0.0150 | 1,000,000 | 0.0030 | 1,000,000 |" in text
+    assert "the last checkpoint is at or below the printed number in 2 of 3 on ijcnn1" in " ".join(text.split())
     assert "(after 501,000 steps in the median, 1,000,000 at most)" in " ".join(text.split())
+    assert "**for 2,000 steps on ijcnn1**" in " ".join(baselines_page.baselines_section(RUNS[1:]).split())
+    assert "**" not in text.split("## ")[1].split("**Test loss")[0]  # all of the budget: nothing to warn of
     assert baselines_page.baselines_section([]) == baselines_page.budget_sentence([]) == ""
 
 
