@@ -98,14 +98,6 @@ def baselines_section(records: Iterable[Mapping[str, Any]] | None = None) -> str
     if not found:
         return ""
     below = sum(c.best <= c.printed for c in found)
-    rows = []
-    for c in found:
-        losses = ("" if math.isnan(x) else f"{x:.4f}" for x in (c.printed, *map(c.after, SHOWN), c.test[-1], c.best))
-        passed = "never" if c.reached is None else f"{c.reached:,}"
-        names = c.dataset, metric_label(c.metric), method_label(c.method)
-        rows.append((*names, *losses, passed, f"{c.printed_surrogate:.4f}", f"{c.steps[-1]:,}"))
-    head = ("dataset", "metric", "loss", "printed", *(f"after {steps:,}" for steps in SHOWN), "last")
-    head = (*head, "best on validation rows", "at or below printed from", "printed SL-R", "steps")
     return f"""## Hand-made losses at the paper's budget
 
 Are the printed baselines under-trained, or is their recipe weak? `python -m studies.paper_recipe.baselines` trains them
@@ -114,14 +106,29 @@ one seed, scored as in the authors' program{extent(found)}. The recipe as descri
 checkpoint on validation rows is at or below the printed number in {below} of {len(found)} cells{exceptions(found)}, and
 that number is passed early{early(found)}, so the printed baselines are not the best that this recipe gives. Longer is
 not always better: the last checkpoint is at or below the printed number in {last_ones(found)}. Of codrna a part is
-available, so its cells measure other data.
+available, so its cells measure other data. Losses by steps are with [the cells](reproduction-cells.md).
 
-{titled("Test loss by steps", markdown(head, rows, left=3))}
 ![Loss of hand-made losses against steps]({PICTURE.relative_to(DOCS).as_posix()})
 
 *Test loss against steps; dashed, the printed level of that loss, dotted that of SL-R. The cost of cost-sensitive
 learning is the one chosen most often at the standard budget.*
 """
+
+
+def baselines_table(records: Iterable[Mapping[str, Any]] | None = None) -> str:
+    """Return test losses by steps; empty if nothing is stored."""
+    found = curves(Store(RESULTS) if records is None else records)
+    if not found:
+        return ""
+    rows = []
+    for c in found:
+        losses = ("" if math.isnan(x) else f"{x:.4f}" for x in (c.printed, *map(c.after, SHOWN), c.test[-1], c.best))
+        passed = "never" if c.reached is None else f"{c.reached:,}"
+        names = c.dataset, metric_label(c.metric), method_label(c.method)
+        rows.append((*names, *losses, passed, f"{c.printed_surrogate:.4f}", f"{c.steps[-1]:,}"))
+    head = ("dataset", "metric", "loss", "printed", *(f"after {steps:,}" for steps in SHOWN), "last")
+    head = (*head, "best on validation rows", "at or below printed from", "printed SL-R", "steps")
+    return titled("Hand-made losses, test loss by steps", markdown(head, rows, left=3))
 
 
 def reached(found: Sequence[Curve]) -> str:

@@ -103,12 +103,6 @@ def long_section(records: Iterable[Mapping[str, Any]] | None = None) -> str:
     found = long_courses(records)
     if not found:
         return ""
-    rows = []
-    for c in found:
-        losses = (f"{loss:.4f}" for loss in (c.printed, c.losses["validation"], c.losses["last"]))
-        ends = f"{c.best_round:,}", f"{c.rounds:,}", f"{c.gap:.3f}"
-        rows.append((c.dataset, metric_label(c.metric), MODES[c.mode], *losses, *ends))
-    head = ("dataset", "metric", "mode", "printed", "best on validation rows", "last", "from round", "of", "gap")
     below = sum(c.losses["validation"] <= c.printed for c in found)
     longest = max(c.rounds for c in found)
     return f"""### The nearest reading, for longer
@@ -117,9 +111,23 @@ def long_section(records: Iterable[Mapping[str, Any]] | None = None) -> str:
 {longest / PAPER_ROUNDS:.0%} of the paper's. At or below the printed number: **{below} of {len(found)}**; off by x
 {mean_distance(found):.2f} on average.
 
-The reading was chosen by F1 on ijcnn1 and AUC on a9a, so the other cells are the better evidence.
+The reading was chosen by F1 on ijcnn1 and AUC on a9a, so the other cells are the better evidence:
+[all of them](reproduction-cells.md).
+"""
 
-{titled("The nearest reading, test loss as the authors' program scored", markdown(head, rows, left=3))}"""
+
+def long_table(records: Iterable[Mapping[str, Any]] | None = None) -> str:
+    """Return the losses of the nearest reading in longer trainings; empty if none is stored."""
+    found = long_courses(records)
+    if not found:
+        return ""
+    rows = []
+    for c in found:
+        losses = (f"{loss:.4f}" for loss in (c.printed, c.losses["validation"], c.losses["last"]))
+        ends = f"{c.best_round:,}", f"{c.rounds:,}", f"{c.gap:.3f}"
+        rows.append((c.dataset, metric_label(c.metric), MODES[c.mode], *losses, *ends))
+    head = ("dataset", "metric", "mode", "printed", "best on validation rows", "last", "from round", "of", "gap")
+    return titled("The nearest reading, test loss as the authors' program scored", markdown(head, rows, left=3))
 
 
 def cells_of(found: Sequence[Course]) -> list[tuple[str, str, int]]:

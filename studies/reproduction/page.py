@@ -7,12 +7,14 @@ Reads results/reproduction, which this command fills, and which another start of
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.speed import complexity
 from benchmarks.speed.measuring import stored
 from metricgrad.evaluation.records import Record
+from metricgrad.evaluation.store import Store
 from metricgrad.paper.layouts import (
     datasets_table,
     metric_label,
@@ -21,19 +23,26 @@ from metricgrad.paper.layouts import (
     seed_count,
     tally_table,
 )
+from metricgrad.paper.printed import MODES
 from metricgrad.paper.tables import PaperTable, table1
 from metricgrad.reporting.tables import as_markdown
 from studies.pages import DOCS, in_place, wrapped
 from studies.paper_recipe import baselines_page
-from studies.paper_recipe.baselines_page import baselines_section, budget_sentence
-from studies.paper_recipe.page import long_courses, long_sentence, reading_tables
-from studies.reproduction.cluster import cluster_table, job_seconds, part_seconds
-from studies.reproduction.evidence import COMPARED, PROTOCOLS, Evidence, evidence
+from studies.paper_recipe import run as readings_run
+from studies.paper_recipe.baselines import RESULTS as BASELINES
+from studies.paper_recipe.baselines_page import baselines_section, baselines_table, budget_sentence
+from studies.paper_recipe.long import RESULTS as LONG
+from studies.paper_recipe.page import long_courses, long_sentence, long_table, reading_tables
+from studies.reproduction.cluster import cluster_table, job_seconds, part_seconds, parts_table
+from studies.reproduction.evidence import COMPARED, PROTOCOLS, PUBLISHED, STANDARD, Evidence, evidence
+from studies.reproduction.figures import STORED as FIGURES
 from studies.reproduction.modes import about_runs, modes_table, order_sentence
 from studies.reproduction.published import published
 from studies.reproduction.readme import README, readme_part
 
 PAGE, CELLS = DOCS / "reproduction.md", DOCS / "reproduction-cells.md"
+STUDIES = {"Readings of the recipe": readings_run.RESULTS, "The nearest reading": LONG, "Hand-made losses": BASELINES}
+"""Where the other parts of the page are stored."""
 
 
 def wins_sentence(table: PaperTable) -> str:
@@ -92,10 +101,12 @@ All are drawn by `python -m studies.reproduction.figures`, each alone by `metric
 *Figure 2: true and surrogate loss over the one parameter, round by round. <a href="figure2.html">Move alpha and step
 through the rounds yourself</a>, also on the page that `metricgrad reproduce figure2` writes and on every report.*
 
-![Convergence of SL-S and SL-R](images/figure3.png)
+![Convergence of SL-S and SL-R, AUC](images/figure3.png)
 
-*Figure 3, AUC on ijcnn1, from the first step, without warm-up: the refined surrogate is close to the metric from the
-start, the one from scratch after some 200 steps.*
+![Convergence of SL-S and SL-R, F1](images/figure3-f1.png)
+
+*Figure 3, AUC and F1 on ijcnn1, from the first step, without warm-up: the refined surrogate is close to the metric from
+the start, the one from scratch only later.*
 
 ## The runtime
 
@@ -115,8 +126,11 @@ one thread:
 {commands}
 
 Each run has its command, seed, commit, date, wall time and history (newest: metricgrad {newest["metricgrad"]}, torch
-{newest["torch"]}). Another start of a command continues. {time_sentence(own)} Figures take a minute. By `--engine ray`
-or `--engine dask` jobs go to a cluster: {engines_sentence(machines)}
+{newest["torch"]}). Another start of a command continues. {run_sentence(own)} By `--engine ray` or
+`--engine dask` jobs go to a cluster: {engines_sentence(machines)}
+
+{parts_table(parts_of(records))}
+Seconds are those that passed, on a machine that did other work too; of the figures, processor time.
 
 {cluster_table(job_seconds(own))}
 Runs of one dataset and seed are one job, which is why a hundred workers wait for the longest.
@@ -141,14 +155,30 @@ not edit them.
 {tables}
 ## Readings of the paper's recipe
 
-{reading_tables()}""")
+{reading_tables()}
+{long_table()}
+## Hand-made losses at the paper's budget
+
+{baselines_table()}""")
 
 
-def time_sentence(records: Sequence[Record]) -> str:
-    """Return how long the tables take on two cores, and the seconds of a run by dataset."""
-    total = sum(float(record.kept.get("seconds") or 0) for record in records) / 3600
+def parts_of(records: Sequence[Record]) -> dict[str, list[float]]:
+    """Return the seconds of the jobs of everything that is on the page, part by part."""
+    own = [record for record in records if record.setting == STANDARD]
+    modes = [record for record in own if record.method in MODES]
+    return {
+        "Table 2, standard budget": job_seconds(modes),
+        "Table 3, hand-made losses, standard budget": job_seconds([r for r in own if r.method not in MODES]),
+        "Table 2, recipe `paper`": job_seconds([r for r in records if r.setting == PUBLISHED]),
+        **{name: [one["seconds"] for one in Store(path)] for name, path in STUDIES.items()},
+        "Figures": [json.loads(FIGURES.read_text(encoding="utf-8"))["seconds"]],
+    }
+
+
+def run_sentence(records: Sequence[Record]) -> str:
+    """Return the seconds of a run by dataset."""
     each = ", ".join(f"{dataset} {seconds:.0f}" for dataset, seconds in part_seconds(records).items())
-    return f"Both tables took {total:.1f} core hours, so {total / 2:.1f} hours on two cores; seconds of a run: {each}."
+    return f"Seconds of a run of the tables: {each}."
 
 
 def engines_sentence(record: Mapping[str, Any]) -> str:
