@@ -247,9 +247,10 @@ def elsewhere(found: Sequence[Course]) -> str:
     off = {name: mean_distance(c for c in own if c.name == name) for name in dict.fromkeys(c.name for c in own)}
     ordered = sorted(off, key=off.__getitem__)
     cells = list(dict.fromkeys(cell_of(c) for c in own))
+    rounds = " or ".join(f"{count:,}" for count in sorted({c.rounds for c in own}))
     won = sum(min((c for c in own if cell_of(c) == cell), key=Course.distance).name == ordered[0] for cell in cells)
     return (
-        f"- **In the other cells** ({evidence(own)}, {count_range(c.rounds for c in own)} rounds) readings are off by "
+        f"- **In the other cells** ({evidence(own)}, {rounds} rounds) readings are off by "
         f"{'; '.join(f'x {off[name]:.2f}, {name}' for name in ordered)}. The first is nearest in {won} of {len(cells)} "
         "combinations of cell, seed and mode.\n"
     )
