@@ -2,14 +2,16 @@
 
 The baselines of Table 3 as the paper trains them: its network from random weights, sets of 100 rows of which half are
 positive, features not standardised, 1,000,000 steps of Adam at 1e-4. All are trained side by side on the same sets with
-the same dropout. A checkpoint is written every 20,000 steps; run again to resume. A
-shorter run, `--hundreds 200 --check-every 5`, is the start of the same training, looked at more often.
+the same dropout. A checkpoint is written every 20,000 steps; run again to resume, or with `--so-far` to store
+what was reached. A shorter run, `--hundreds 200 --check-every 5`, is the start of the same training, looked at more
+often.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,8 +25,11 @@ from metricgrad.paper.experiments import prepared
 from metricgrad.paper.protocols import PROTOCOLS, get_protocol
 from metricgrad.training.recipe import RECIPES
 from studies import pages
-from studies.paper_recipe.readings import OURS, SLOPE, Models, dense, drawn_masks
-from studies.paper_recipe.run import Sets, resumed
+from studies.paper_recipe.checkpoints import resumed, store_unfinished
+from studies.paper_recipe.networks import Models, dense
+from studies.paper_recipe.readings import OURS, SLOPE
+from studies.paper_recipe.run import Sets
+from studies.paper_recipe.side_by_side import drawn_masks
 
 RESULTS = pages.RESULTS / "paper_baselines.jsonl"
 DATASETS = ("ijcnn1", "codrna", "a9a")
@@ -136,6 +141,7 @@ def main() -> None:
     parser.add_argument("--datasets", default=",".join(DATASETS), help="names, separated by commas")
     parser.add_argument("--hundreds", type=int, default=HUNDREDS, help="steps, in hundreds")
     parser.add_argument("--check-every", type=int, default=CHECK_EVERY, help="the same, between two checks")
+    parser.add_argument("--so-far", action="store_true", help="only store what unfinished trainings have reached")
     asked = parser.parse_args()
     torch.set_num_threads(1)
     unfinished = asked.results.parent / "unfinished"
@@ -146,6 +152,9 @@ def main() -> None:
         for dataset in asked.datasets.split(",")
     ]
 
+    def state(run: dict[str, Any]) -> Path:
+        return unfinished / f"baselines-{run['dataset']}-{asked.hundreds}-{asked.check_every}.pickle"
+
     def outcome(run: dict[str, Any]) -> dict[str, Any]:
         parts = prepared(run["dataset"], SEED, standardise=False)
         sets = Sets(parts.train, SEED)
@@ -153,9 +162,9 @@ def main() -> None:
         trained = Baselines(MEMBERS, sets.x.shape[1], SEED)
         trained.start(*(part[0] for part in sets.draw(1)))
         return resumed(
-            unfinished / f"baselines-{run['dataset']}-{asked.hundreds}-{asked.check_every}.pickle",
+            state(run),
             trained,
-            sets,
+            sets.generator,
             advance=lambda own: own.steps(sets.draw(100)),
             judge=lambda own: own.judged(parts),
             unit="hundred",
@@ -164,7 +173,11 @@ def main() -> None:
             compiled=True,
         )
 
-    pages.run_missing(Store(asked.results), runs, outcome)
+    store = Store(asked.results)
+    if asked.so_far:
+        store_unfinished(store, [(run, state(run)) for run in runs], "hundreds")
+    else:
+        pages.run_missing(store, runs, outcome)
 
 
 if __name__ == "__main__":

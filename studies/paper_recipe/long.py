@@ -2,17 +2,19 @@
 
 AUC and F1 in all three modes on five datasets, side by side, with one seed: the reading that `run.py` found to come
 nearest to the printed numbers in 5,000 rounds at most. A dataset takes about half an hour of one core. A checkpoint is
-written every 1,000 rounds; run again to resume.
+written every 1,000 rounds; run again to resume, or with `--so-far` to store what was reached.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from metricgrad.evaluation.store import Store
 from studies import pages
+from studies.paper_recipe.checkpoints import store_unfinished
 from studies.paper_recipe.readings import ALL_AT_ONCE
 from studies.paper_recipe.run import Member, train
 
@@ -26,6 +28,7 @@ def main() -> None:
     parser = pages.parser_of(__doc__, RESULTS)
     parser.add_argument("--datasets", default=",".join(DATASETS), help="names, separated by commas")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--so-far", action="store_true", help="only store what unfinished trainings have reached")
     asked = parser.parse_args()
     torch.set_num_threads(1)
     unfinished = asked.results.parent / "unfinished"
@@ -36,11 +39,17 @@ def main() -> None:
         for dataset in asked.datasets.split(",")
     ]
 
-    def outcome(run: dict[str, Any]) -> dict[str, Any]:
-        state = unfinished / f"long-{run['dataset']}.pickle"
-        return train(MEMBERS, (run["dataset"], SEED, run["rounds"]), state, CHECK_EVERY, compiled=True)
+    def state(run: dict[str, Any]) -> Path:
+        return unfinished / f"long-{run['dataset']}.pickle"
 
-    pages.run_missing(Store(asked.results), runs, outcome)
+    def outcome(run: dict[str, Any]) -> dict[str, Any]:
+        return train(MEMBERS, (run["dataset"], SEED, run["rounds"]), state(run), CHECK_EVERY, compiled=True)
+
+    store = Store(asked.results)
+    if asked.so_far:
+        store_unfinished(store, [(run, state(run)) for run in runs], "rounds")
+    else:
+        pages.run_missing(store, runs, outcome)
 
 
 if __name__ == "__main__":

@@ -43,6 +43,16 @@ def cluster_table(jobs: Sequence[float]) -> str:
     return titled(f"{len(jobs)} jobs on a cluster, simulated from their measured seconds", markdown(head, rows))
 
 
+def parts_table(parts: Mapping[str, Sequence[float]]) -> str:
+    """Write hours on one and on two cores of every part, from the seconds of its jobs."""
+    rows = [
+        [name, f"{len(jobs)}", f"{sum(jobs) / 3600:.2f}", f"{elapsed(jobs, 2) / 3600:.2f}"]
+        for name, jobs in parts.items()
+        if jobs
+    ]
+    return titled("How long each part takes", markdown(("part", "jobs", "hours on one core", "on two"), rows))
+
+
 def part_seconds(records: Iterable[Record]) -> Mapping[str, float]:
     """Return the mean seconds of a run by dataset."""
     found: dict[str, list[float]] = {}

@@ -7,164 +7,42 @@ Reads results/reproduction, which this command fills, and which another start of
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from statistics import fmean, median
 from typing import Any
 
 from benchmarks.speed import complexity
 from benchmarks.speed.measuring import stored
-from metricgrad.evaluation.records import Record, Setting, read_records, settings
-from metricgrad.evaluation.statistics import Ranking, rank_methods
-from metricgrad.paper import printed as paper
+from metricgrad.evaluation.records import Record
+from metricgrad.evaluation.store import Store
 from metricgrad.paper.layouts import (
     datasets_table,
-    method_label,
     metric_label,
     ranking_table,
     result_table,
     seed_count,
     tally_table,
 )
-from metricgrad.paper.tables import PaperTable, losses, table1, table2, table3
+from metricgrad.paper.printed import MODES
+from metricgrad.paper.tables import PaperTable, table1
 from metricgrad.reporting.tables import as_markdown
-from metricgrad.training.recipe import RECIPES
-from studies.pages import DOCS, ROOT, in_place, listed, markdown, titled, wrapped
-from studies.pages import RESULTS as FOLDER
+from studies.pages import DOCS, in_place, wrapped
 from studies.paper_recipe import baselines_page
-from studies.paper_recipe.baselines_page import baselines_section, budget_sentence
-from studies.paper_recipe.page import (
-    long_courses,
-    long_section,
-    long_sentence,
-    reading_tables,
-    section,
-)
-from studies.reproduction.cluster import cluster_table, job_seconds, part_seconds
+from studies.paper_recipe import run as readings_run
+from studies.paper_recipe.baselines import RESULTS as BASELINES
+from studies.paper_recipe.baselines_page import baselines_section, baselines_table, budget_sentence
+from studies.paper_recipe.long import RESULTS as LONG
+from studies.paper_recipe.page import long_courses, long_sentence, long_table, reading_tables
+from studies.reproduction.cluster import cluster_table, job_seconds, part_seconds, parts_table
+from studies.reproduction.evidence import COMPARED, PROTOCOLS, PUBLISHED, STANDARD, Evidence, evidence
+from studies.reproduction.figures import STORED as FIGURES
+from studies.reproduction.modes import about_runs, modes_table, order_sentence
+from studies.reproduction.published import published
+from studies.reproduction.readme import README, readme_part
 
-RESULTS, PAGE, CELLS = FOLDER / "reproduction", DOCS / "reproduction.md", DOCS / "reproduction-cells.md"
-README = ROOT / "README.md"
-PROTOCOLS = ("paper", "honest")
-COMPARED = ("a9a", "codrna", "covtype", "ijcnn1", "skin")
-"""The datasets that are held whole, or nearly, and have common positives."""
-STANDARD = Setting("mlp", "default")
-"""The standard budget by the recipe of today."""
-
-ROUNDS = RECIPES["paper"].rounds
-PUBLISHED = """
-## By the paper's own recipe
-
-As the paper describes it, where our recipe `paper` fills in what it leaves open: {rounds:,} rounds of thirteen steps at
-1e-5, clipped at 1e-5, from random weights, features not standardised, surrogates of its architecture fitted to its
-random sets; the best of 300 checkpoints on validation rows, scored as in the authors' program, one seed. The last
-columns are the round of the checkpoint, validation losses on the way, and the median Spearman correlation of surrogate
-and metric on fresh sets in the last third. At or below the printed number: **{below} of {cells}**; {away} of {cells}
-runs end with a validation loss more than a tenth above their lowest.
-
-{grid}
-{readings}"""
-
-
-def published(records: Sequence[Record], others: Sequence[Setting]) -> str:
-    """Return the section about runs by the paper's own recipe, with all its rounds; empty if there are none."""
-    own = next((other for other in others if other == Setting("mlp", "paper")), None)
-    if own is None:
-        return ""
-    cells = list(table2(records, "paper", own).compared.itertuples())
-    runs = {(r.dataset, r.metric, r.method): r for r in records if r.setting == own}
-    four, rows = "{:.4f}".format, []
-    for cell in cells:
-        run = runs[cell.dataset, cell.metric, cell.method]
-        texts = cell.dataset, metric_label(cell.metric), method_label(cell.method)
-        losses = map(four, (cell.printed, cell.mean))
-        rows.append((*texts, *losses, f"{best_round(run):,}", *map(four, thirds(run)), f"{faith(run):.2f}"))
-    after = (f"after {part * ROUNDS // 3:,}" for part in (1, 2, 3))
-    head = ("dataset", "metric", "mode", "printed", "ours", "from round", *after, "Spearman")
-    grid = titled("The recipe `paper`, one seed, protocol paper", markdown(head, rows, left=3))
-    below, away = sum(cell.at_or_below for cell in cells), sum(led_away(run) for run in runs.values())
-    return PUBLISHED.format(
-        grid=grid, below=below, cells=len(cells), rounds=ROUNDS, away=away, readings=f"{section()}\n{long_section()}"
-    )
-
-
-def thirds(run: Record) -> list[float]:
-    """Return the validation loss of a run after a third, two thirds and all of its steps."""
-    history = run.kept["history"]
-    checks = list(zip(history["steps"], history["validation"], strict=True))
-    return [next(loss for steps, loss in checks if 3 * steps >= part * checks[-1][0]) for part in (1, 2, 3)]
-
-
-def best_round(run: Record) -> int:
-    """Return the round after which the validation loss of a run was lowest."""
-    history = run.kept["history"]
-    least = min(range(len(history["steps"])), key=lambda check: history["validation"][check])
-    return int(history["steps"][least]) // RECIPES["paper"].model_steps
-
-
-def led_away(run: Record) -> bool:
-    """Whether the validation loss of a run ends more than a tenth above its lowest value."""
-    found = run.kept["history"]["validation"]
-    return bool(found[-1] > 1.1 * min(found))
-
-
-def faith(run: Record) -> float:
-    """Return the median Spearman correlation of surrogate and metric over the last third of the checks of a run."""
-    found = run.kept["history"]["trust"]
-    return median(one for one in found[2 * len(found) // 3 :] if one is not None)
-
-
-def same_in_all_modes(records: Sequence[Record]) -> tuple[int, int]:
-    """Count the datasets, metrics and seeds in which all three modes have equal losses, and all of them."""
-    found: dict[tuple[object, ...], list[object]] = {}
-    for record in records:
-        if record.method in paper.MODES:
-            place = record.dataset, record.metric, record.seed, record.replicate
-            found.setdefault(place, []).append(record.kept["test"])
-    places = [tests for tests in found.values() if len(tests) == len(paper.MODES)]
-    return sum(tests.count(tests[0]) == len(tests) for tests in places), len(places)
-
-
-def about_runs(own: Sequence[Record]) -> str:
-    """Return by which code the models of the tables were trained, and how often the modes end in the same model."""
-    made = own[0].kept["made_by"]
-    same, places = same_in_all_modes(own)
-    return (
-        f"The tables are of {len(own):,} runs (commit {made['commit']} of {made['date']}, {STANDARD.title}), of models "
-        "that followed their loss, each the best checkpoint on validation rows. What `fit` would keep is another "
-        "matter: beside a surrogate a control continues on cross-entropy, and it is kept unless the surrogate's model "
-        f"is better by a standard error on validation rows. In {same} of {places} combinations of dataset, metric and "
-        "seed that is the control in all three modes, so one and the same model."
-    )
-
-
-def modes_table(records: Sequence[Record]) -> str:
-    """Write for each mode how often the guard would keep it, and how faithful its surrogate is at the end."""
-    rows = []
-    for mode in paper.MODES:
-        own = [r for r in records if r.method == mode]
-        verdicts = [r.verdict for r in own if r.verdict is not None]
-        ends = [end for r in own if (end := last_trust(r)) is not None]
-        kept = f"{fmean(verdicts):.0%}" if verdicts else "-"
-        rows.append([method_label(mode), f"{len(own)}", kept, f"{median(ends):.2f}" if ends else "-"])
-    head = ("mode", "runs", "kept by the guard", "Spearman of surrogate and metric at the end, median")
-    return titled("The modes", markdown(head, rows))
-
-
-def last_trust(record: Record) -> float | None:
-    """Return the last known correlation of surrogate and metric of a run."""
-    known = [trust for trust in (record.kept.get("history") or {}).get("trust") or () if trust is not None]
-    return known[-1] if known else None
-
-
-def order_sentence(ranking: Ranking | None) -> str:
-    """Return whether SL-R and SL-S differ significantly."""
-    pair = next((p for p in ranking.pairs if {p.one, p.other} == {"sl-r", "sl-s"}), None) if ranking else None
-    if pair is None or ranking is None:
-        return "and SL-R and SL-S were not compared"
-    apart = pair.corrected < ranking.level
-    words = "differ significantly, unlike in the paper" if apart else "do not differ significantly, as in the paper"
-    return f"and SL-R and SL-S {words} (Wilcoxon after Holm, p = {pair.corrected:.2g})"
+PAGE, CELLS = DOCS / "reproduction.md", DOCS / "reproduction-cells.md"
+STUDIES = {"Readings of the recipe": readings_run.RESULTS, "The nearest reading": LONG, "Hand-made losses": BASELINES}
+"""Where the other parts of the page are stored."""
 
 
 def wins_sentence(table: PaperTable) -> str:
@@ -173,96 +51,6 @@ def wins_sentence(table: PaperTable) -> str:
         f"{metric_label(metric)} {wins['sl-r']:.1f} of {table.counted[metric]}" for metric, wins in table.wins.items()
     ]
     return ", ".join(parts)
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """What is stored, and the tables of the setting that is shown: Tables 2 and 3 of each protocol."""
-
-    records: list[Record]
-    settings: list[Setting]
-
-    @cached_property
-    def own(self) -> list[Record]:
-        """The runs of the tables."""
-        return [record for record in self.records if record.setting == STANDARD]
-
-    @cached_property
-    def tables(self) -> dict[str, tuple[PaperTable, PaperTable]]:
-        """Tables 2 and 3 by protocol."""
-        return {p: (table2(self.records, p, STANDARD), table3(self.records, p, STANDARD)) for p in PROTOCOLS}
-
-    @cached_property
-    def rankings(self) -> dict[str, Ranking | None]:
-        """The order of the modes by protocol."""
-        return {p: rank_methods(losses(self.records, p, STANDARD).values(), paper.MODES) for p in PROTOCOLS}
-
-    def at_or_below(self, table: int, method: str) -> str:
-        """Return in how many cells of the datasets compared a method is at or below its printed number."""
-        cells = [
-            cell
-            for cell in self.tables["paper"][table].compared.itertuples()
-            if cell.method == method and cell.dataset in COMPARED
-        ]
-        return f"{sum(cell.at_or_below for cell in cells)} of {len(cells)}"
-
-
-def evidence() -> Evidence:
-    """Read what is stored."""
-    return Evidence(read_records(RESULTS), settings(RESULTS))
-
-
-def readme_part(found: Evidence) -> str:
-    """Return what the README says about the tables."""
-    seeds, printed = seed_count(found.tables["paper"][0]), found.rankings["honest"]
-    made = found.own[0].kept["made_by"]
-    lines = [
-        f"""Done here at the standard budget, on the eight datasets that are available (three of them in part), with
-        {seeds}, {len(found.own):,} runs (metricgrad {made["metricgrad"]}, {made["date"]}):""",
-        f"""- Under `paper` with the recipe `default`, models that follow a refined surrogate (SL-R) are at or below the
-        printed SL-R in {found.at_or_below(0, "sl-r")} cells of {listed(COMPARED)}.""",
-        f"""- So are hand-made losses, once they are trained as well: cross-entropy in
-        {found.at_or_below(1, "cross-entropy")} cells. Lowest loss of Table 3 under `honest`, SL-R named first:
-        {wins_against(found.tables["honest"][1])}.""",
-        f"- {recipe_sentence(found)}",
-        *(f"- {sentence}" for sentence in (long_sentence(long_courses()), budget_sentence()) if sentence),
-        f"""- With the default recipe the three modes {apart(printed)}; in the paper SL-U came last.""",
-    ]
-    return "\n".join(wrapped(" ".join(line.split())).strip() + ("\n" if not i else "") for i, line in enumerate(lines))
-
-
-def wins_against(table: PaperTable) -> str:
-    """Return the wins of SL-R and of the hand-made losses, ours and the printed ones, loss by loss."""
-    parts = []
-    for metric, own in table.wins.items():
-        others = [method for method in own if method != "sl-r"]
-        ours = " to ".join(f"{own[name]:.1f}" for name in ("sl-r", *others))
-        theirs = " to ".join(f"{paper.PRINTED_WINS[metric][name]:g}" for name in ("sl-r", *others))
-        parts.append(f"{metric_label(metric)} {ours} ({listed([method_label(o) for o in others])}; printed {theirs})")
-    return ", ".join(parts)
-
-
-def recipe_sentence(found: Evidence) -> str:
-    """Return how the runs by the paper's own recipe ended."""
-    own = next((other for other in found.settings if other == Setting("mlp", "paper")), None)
-    if own is None:
-        return "The paper's own recipe was not run."
-    cells = list(table2(found.records, "paper", own).compared.itertuples())
-    away = sum(led_away(record) for record in found.records if record.setting == own)
-    return (
-        f"With the paper's own recipe as we first read it, all {ROUNDS:,} rounds, AUC and F1 on a9a and ijcnn1 in all "
-        f"three modes, {sum(cell.at_or_below for cell in cells)} of {len(cells)} cells are at or below the printed "
-        f"ones, and {away} of the runs end well above their best checkpoint."
-    )
-
-
-def apart(ranking: Ranking | None) -> str:
-    """Return whether the modes differ significantly, and their mean ranks."""
-    if ranking is None or ranking.friedman is None:
-        return "were not compared"
-    ranks = listed([f"{method_label(mode)} {rank:.2f}" for mode, rank in ranking.ranks.items()])
-    differ = "differ" if ranking.friedman[1] < ranking.level else "do not differ significantly"
-    return f"{differ} (mean ranks over {ranking.cells} cells {ranks}; Friedman p = {ranking.friedman[1]:.2g})"
 
 
 def page(found: Evidence) -> str:
@@ -313,10 +101,12 @@ All are drawn by `python -m studies.reproduction.figures`, each alone by `metric
 *Figure 2: true and surrogate loss over the one parameter, round by round. <a href="figure2.html">Move alpha and step
 through the rounds yourself</a>, also on the page that `metricgrad reproduce figure2` writes and on every report.*
 
-![Convergence of SL-S and SL-R](images/figure3.png)
+![Convergence of SL-S and SL-R, AUC](images/figure3.png)
 
-*Figure 3, AUC on ijcnn1, from the first step, without warm-up: the refined surrogate is close to the metric from the
-start, the one from scratch after some 200 steps.*
+![Convergence of SL-S and SL-R, F1](images/figure3-f1.png)
+
+*Figure 3, AUC and F1 on ijcnn1, from the first step, without warm-up: the refined surrogate is close to the metric from
+the start, the one from scratch only later.*
 
 ## The runtime
 
@@ -336,8 +126,11 @@ one thread:
 {commands}
 
 Each run has its command, seed, commit, date, wall time and history (newest: metricgrad {newest["metricgrad"]}, torch
-{newest["torch"]}). Another start of a command continues. {time_sentence(own)} Figures take a minute. By `--engine ray`
-or `--engine dask` jobs go to a cluster: {engines_sentence(machines)}
+{newest["torch"]}). Another start of a command continues. {run_sentence(own)} By `--engine ray` or
+`--engine dask` jobs go to a cluster: {engines_sentence(machines)}
+
+{parts_table(parts_of(records))}
+Seconds are those that passed, on a machine that did other work too; of the figures, processor time.
 
 {cluster_table(job_seconds(own))}
 Runs of one dataset and seed are one job, which is why a hundred workers wait for the longest.
@@ -362,14 +155,30 @@ not edit them.
 {tables}
 ## Readings of the paper's recipe
 
-{reading_tables()}""")
+{reading_tables()}
+{long_table()}
+## Hand-made losses at the paper's budget
+
+{baselines_table()}""")
 
 
-def time_sentence(records: Sequence[Record]) -> str:
-    """Return how long the tables take on two cores, and the seconds of a run by dataset."""
-    total = sum(float(record.kept.get("seconds") or 0) for record in records) / 3600
+def parts_of(records: Sequence[Record]) -> dict[str, list[float]]:
+    """Return the seconds of the jobs of everything that is on the page, part by part."""
+    own = [record for record in records if record.setting == STANDARD]
+    modes = [record for record in own if record.method in MODES]
+    return {
+        "Table 2, standard budget": job_seconds(modes),
+        "Table 3, hand-made losses, standard budget": job_seconds([r for r in own if r.method not in MODES]),
+        "Table 2, recipe `paper`": job_seconds([r for r in records if r.setting == PUBLISHED]),
+        **{name: [one["seconds"] for one in Store(path)] for name, path in STUDIES.items()},
+        "Figures": [json.loads(FIGURES.read_text(encoding="utf-8"))["seconds"]],
+    }
+
+
+def run_sentence(records: Sequence[Record]) -> str:
+    """Return the seconds of a run by dataset."""
     each = ", ".join(f"{dataset} {seconds:.0f}" for dataset, seconds in part_seconds(records).items())
-    return f"Both tables took {total:.1f} core hours, so {total / 2:.1f} hours on two cores; seconds of a run: {each}."
+    return f"Seconds of a run of the tables: {each}."
 
 
 def engines_sentence(record: Mapping[str, Any]) -> str:

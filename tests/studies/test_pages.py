@@ -22,6 +22,7 @@ from studies.black_boxes.run import FIRST_SEED
 from studies.calls import page as calls
 from studies.collapse.page import short_part
 from studies.reproduction import page as reproduction
+from studies.reproduction import published
 from studies.solver import page as solver
 from studies.when_it_helps import page as when
 from studies.win import gains as win
@@ -60,12 +61,12 @@ def test_a_long_run_is_shown_by_thirds_and_by_its_last_third() -> None:
     trust = [0.9, 0.9, 0.9, 0.9, None, 0.1, 0.3]
     kept = {"history": {"steps": steps, "validation": validation, "trust": trust}}
     long = Record("a9a", "auc", "sl-r", Setting("mlp", "paper"), 0, 0, kept)
-    assert reproduction.thirds(long) == [0.7, 0.5, 0.3]  # at 9, 15 and 21 steps
-    assert reproduction.faith(long) == pytest.approx(0.2)
-    assert reproduction.best_round(long) == 7
-    assert not reproduction.led_away(long)
+    assert published.thirds(long) == [0.7, 0.5, 0.3]  # at 9, 15 and 21 steps
+    assert published.faith(long) == pytest.approx(0.2)
+    assert published.best_round(long) == 7
+    assert not published.led_away(long)
     validation[-1] = 0.45
-    assert reproduction.led_away(long)
+    assert published.led_away(long)
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: page.name)

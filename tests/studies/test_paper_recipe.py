@@ -12,11 +12,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from metricgrad.evaluation.store import Store
 from metricgrad.surrogate.network import Surrogate, new_surrogate
 from metricgrad.training.data import Parts, Rows
 from metricgrad.training.networks import build_model
-from studies.paper_recipe import baselines, baselines_page, page, readings, run
-from studies.paper_recipe.readings import GRIDS, OURS, Models, Reading, SideBySide, Stack, Surrogates
+from studies.paper_recipe import baselines, baselines_page, checkpoints, page, readings, run, side_by_side
+from studies.paper_recipe.networks import Models, Surrogates
+from studies.paper_recipe.readings import GRIDS, OURS, Reading
+from studies.paper_recipe.side_by_side import SideBySide
+from studies.paper_recipe.stack import Stack
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "plot_00_algorithm_1.py"
 FEATURES, SEED = 5, 3
@@ -42,7 +46,7 @@ def rows() -> Rows:
 def test_our_reading_is_algorithm_1_of_the_example(monkeypatch: pytest.MonkeyPatch) -> None:
     from metricgrad.metrics.registry import get_metric
 
-    monkeypatch.setattr(readings, "DROPOUT", 0.0)
+    monkeypatch.setattr(side_by_side, "DROPOUT", 0.0)
     members = (OURS, *GRIDS["narrow"])
     models, surrogate = Models(FEATURES, members, SEED), new_surrogate("paper", SEED)
     surrogates = Surrogates([surrogate] * len(members), members)
@@ -114,6 +118,15 @@ def test_the_page_finds_the_checkpoints_and_compares_only_readings_that_differ_i
     assert text[5].startswith("| other | 0.2000 | x 2.03 |")  # the nearest first
 
 
+def test_readings_are_also_compared_in_cells_they_were_not_chosen_by() -> None:
+    first, other = record(0, {"ours": [0.4], "other": [0.3]}), record(1, {"ours": [0.2], "other": [0.1]})
+    assert page.elsewhere(page.courses([first, other])) == ""
+    other["run"] = {**other["run"], "metric": "f1", "members": other["run"]["members"][:1]}  # type: ignore[index]
+    text = page.elsewhere(page.courses([first, other]))
+    assert "(1 trainings, F1 on a9a, with 1 seed for each, 250 rounds) readings are off by x 1.28, ours." in text
+    assert "The first is nearest in 1 of 1 combinations" in text
+
+
 MEMBERS = [run.Member(readings.ALL_AT_ONCE, metric, mode) for metric in ("auc", "f1") for mode in ("sl-r", "sl-u")]
 
 
@@ -148,7 +161,7 @@ def test_compiled_steps_do_the_same_and_are_left_out_of_a_checkpoint(monkeypatch
     assert traced.models.stack.flat.allclose(plain.models.stack.flat, atol=1e-6)
     again = pickle.loads(pickle.dumps(traced))
     assert again.models.stack.flat.equal(traced.models.stack.flat)
-    assert not set(readings.STEPS) & set(vars(again))
+    assert not set(side_by_side.STEPS) & set(vars(again))
 
 
 def test_a_training_that_was_stopped_continues_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,6 +175,33 @@ def test_a_training_that_was_stopped_continues_where_it_was(tmp_path: Path, monk
     assert [check["round"] for check in resumed["checks"]] == [2, 4]
 
 
+def test_what_was_reached_is_stored_as_the_shorter_run_that_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = Parts(rows(), rows(), rows())
+    monkeypatch.setattr(run, "prepared", lambda *_, **__: parts)
+    monkeypatch.setattr(checkpoints.pages, "command", lambda: "a command")
+    members, store, stopped = MEMBERS[:1], Store(tmp_path / "runs.jsonl"), tmp_path / "state.pickle"
+    shorter = run.train(members, ("any", SEED, 4), tmp_path / "other.pickle", check_every=2)
+    judged, checked = run.judged, []
+
+    def judged_twice(*given: object) -> dict[str, list[float]]:
+        checked.append(given)
+        if len(checked) > 2:
+            raise KeyboardInterrupt
+        return judged(*given)
+
+    monkeypatch.setattr(run, "judged", judged_twice)
+    with pytest.raises(KeyboardInterrupt):
+        run.train(members, ("any", SEED, 300), stopped, check_every=2)
+    states = [({"dataset": "any", "rounds": 300}, stopped), ({"dataset": "none", "rounds": 300}, tmp_path / "no")]
+    for _ in range(2):  # it is stored once
+        checkpoints.store_unfinished(store, states, "rounds")
+    (found,) = store
+    assert found["run"] == {"dataset": "any", "rounds": 4}
+    assert found["checks"] == shorter["checks"]
+
+
 def baselines_after(hundreds: int, members: Sequence[baselines.Baseline] = baselines.MEMBERS) -> baselines.Baselines:
     torch.manual_seed(0)
     sets = run.Sets(rows(), 1)
@@ -172,7 +212,7 @@ def baselines_after(hundreds: int, members: Sequence[baselines.Baseline] = basel
 
 
 def test_a_baseline_side_by_side_is_trained_as_one_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readings, "DROPOUT", 0.0)
+    monkeypatch.setattr(side_by_side, "DROPOUT", 0.0)
     model, sets = build_model("mlp", FEATURES, SEED), run.Sets(rows(), 1)
     for layer in model.body.modules():
         if isinstance(layer, nn.Dropout):
@@ -220,11 +260,12 @@ def test_longer_trainings_are_shown_member_by_member_beside_the_printed_number()
         {"round": 1_000, "validation": [0.2, 0.1], "test": [0.05, 0.5], "gap": [0.1, 0.2]},
         {"round": 2_000, "validation": [0.1, 0.2], "test": [0.09, 0.4], "gap": [0.3, 0.4]},
     ]
-    text = page.long_section([{"run": {"dataset": "a9a", "seed": 0, "members": members}, "checks": checks}])
+    records = [{"run": {"dataset": "a9a", "seed": 0, "members": members}, "checks": checks}]
+    text = page.long_table(records)
     assert "| a9a | AUC | SL-U | 0.0968 | 0.0900 | 0.0900 | 2,000 | 2,000 | 0.300 |" in text
     assert "| a9a | F1 | SL-U | 0.4557 | 0.5000 | 0.4000 | 1,000 | 2,000 | 0.400 |" in text
-    assert "At or below the printed number: **1 of 2**" in text
-    assert page.long_section([]) == page.long_sentence([]) == ""
+    assert "At or below the printed number: **1 of 2**" in page.long_section(records)
+    assert page.long_section([]) == page.long_table([]) == page.long_sentence([]) == ""
     members = [{**members[0], "mode": mode} for mode in ("sl-r", "sl-u")]
     first = page.long_sentence(
         page.courses([{"run": {"dataset": "a9a", "seed": 0, "members": members}, "checks": checks}])
@@ -260,15 +301,26 @@ def test_a_baseline_is_compared_with_its_printed_number_at_every_check_of_all_ru
 
 def test_the_page_says_in_how_many_cells_baselines_reach_their_printed_numbers() -> None:
     sentence = baselines_page.budget_sentence(RUNS)
-    assert "1,000,000 steps" in sentence
+    assert "for 1,000,000 of its 1,000,000 steps" in sentence
     assert "passed after 2,000 to 1,000,000 steps, in 2 of 3 cells of ijcnn1" in sentence
     assert "at or below the printed SL-R in 1 (one seed)" in sentence
     assert "never passed, in 0 of 1" in baselines_page.budget_sentence([budget(20, {"pairwise": [0.9, 0.8]})])
     text = baselines_page.baselines_section(RUNS)
     assert "(but for cost-sensitive on ijcnn1)" in " ".join(text.lower().split())
-    assert "| 0.0168 | 0.2000 |  |  | 0.0150 | 0.0150 | 1,000,000 | 0.0030 |" in text
+    assert (
+        "| 0.0168 | 0.2000 |  |  | 0.0150 | 0.0150 | 1,000,000 | 0.0030 | 1,000,000 |"
+        in baselines_page.baselines_table(RUNS)
+    )
+    assert "the last checkpoint is at or below the printed number in 2 of 3 on ijcnn1" in " ".join(text.split())
     assert "(after 501,000 steps in the median, 1,000,000 at most)" in " ".join(text.split())
-    assert baselines_page.baselines_section([]) == baselines_page.budget_sentence([]) == ""
+    assert "**for 2,000 steps on ijcnn1**" in " ".join(baselines_page.baselines_section(RUNS[1:]).split())
+    assert "**" not in text  # all of the budget: nothing to warn of
+    assert (
+        baselines_page.baselines_section([])
+        == baselines_page.baselines_table([])
+        == baselines_page.budget_sentence([])
+        == ""
+    )
 
 
 def test_the_figure_has_the_printed_level_of_every_loss_and_of_the_surrogate() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from itertools import product
 
 from metricgrad.evaluation.records import Record
-from studies.reproduction.cluster import elapsed, job_seconds, part_seconds
-from studies.reproduction.page import STANDARD, modes_table
+from studies.reproduction.cluster import elapsed, job_seconds, part_seconds, parts_table
+from studies.reproduction.evidence import STANDARD
+from studies.reproduction.modes import modes_table
 
 
 def made(dataset: str, method: str, seed: int, **kept: object) -> Record:
@@ -35,3 +36,9 @@ def test_modes_are_shown_with_what_the_guard_keeps_and_the_fidelity_at_the_end()
     (row,) = [line for line in lines if "SL-R" in line]
     assert [cell.strip() for cell in row.split("|")[1:-1]] == ["SL-R", "3", "33%", "0.80"]
     assert any("| SL-U | 0 | - | - |" in line for line in lines)
+
+
+def test_every_part_is_shown_with_its_hours_on_one_core_and_on_two() -> None:
+    lines = parts_table({"tables": [3600.0, 7200.0, 1800.0], "nothing": []}).splitlines()
+    assert "| tables | 3 | 3.50 | 2.00 |" in lines  # 1 + 0.5 beside 2
+    assert not any("nothing" in line for line in lines)

@@ -20,6 +20,8 @@ Array = NDArray[Any]
 LAST_ROUND, FRAME_EVERY = 120, 2
 POINTS = 100
 """Points of a curve over alpha on the page."""
+BELOW = 0.87
+"""Where the vertical lines end, as a share of the axes: below the legend."""
 SCRIPTS = ("page.js", "player.js")
 TITLE = "A one-parameter model on its surrogate"
 
@@ -84,12 +86,14 @@ def _draw_losses(figure: Picture, axes: Any, arrays: Figure2) -> None:
     plain(axes, "Error rate: true and surrogate", "alpha")
     axes.plot(arrays.alphas, arrays.true, color=TRUE, lw=1.6, label="true")
     (curve,) = axes.plot(arrays.alphas, arrays.surrogate[0], color=LEARNED, lw=1.6, label="surrogate")
-    here = axes.axvline(arrays.alpha[0], color=SOFT, ls="--", lw=1.2, label="its alpha")
-    yours = axes.axvline(arrays.alpha[0], color=INK, lw=1.2, label="yours")
+    here = axes.axvline(arrays.alpha[0], color=SOFT, ls="--", lw=1.2, label="its alpha", ymax=BELOW)
+    yours = axes.axvline(arrays.alpha[0], color=INK, lw=1.2, label="yours", ymax=BELOW)
     for artist, kind in ((curve, "learned"), (here, "here"), (yours, "yours")):
         figure.mark(artist, kind)
-    axes.set(xlim=(arrays.alphas[0], arrays.alphas[-1]), ylim=(-0.02, 0.62))
-    axes.legend(frameon=False, fontsize=9, labelcolor=SOFT, loc="upper right")
+    axes.set(xlim=(arrays.alphas[0], arrays.alphas[-1]), ylim=(-0.02, 0.72))
+    axes.legend(
+        frameon=False, fontsize=9, labelcolor=SOFT, loc="upper center", ncols=4, columnspacing=1.2, handlelength=1.4
+    )
 
 
 def _placed(figure: Picture, axes: Any) -> list[float]:
