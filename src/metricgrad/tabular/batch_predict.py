@@ -182,7 +182,8 @@ def checked_chunks(model: TableModel, data: str | Path, report: Report) -> Itera
         frame = as_frame(part)
         if not number:
             absent = [name for name in schema.names if name not in frame.columns]
-            known = {column.name for column in schema.columns} | set(model.target_.names)
+            of_metric = {name for name in model.metric_columns_.values() if name}
+            known = {column.name for column in schema.columns} | set(model.target_.names) | of_metric
             extra = [name for name in frame.columns if name not in known]
             if absent:
                 more = f"; not known: {listed(extra)}" if extra else ""
