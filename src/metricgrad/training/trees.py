@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -126,15 +127,16 @@ def grow_trees(rows: Rows, validation: Rows, seed: int, *, numbers: bool = False
         "verbosity": -1,
         "use_missing": False,
     }
-    best, least = None, np.inf
+    grown = []
     for ridge in ridges:
         stop = lightgbm.early_stopping(EARLY_STOPPING, verbose=False)
         own = {**parameters, "lambda_l2": ridge}
         booster = lightgbm.train(own, train, num_boost_round=MAX_TREES, valid_sets=[kept], callbacks=[stop])
         (loss,) = booster.best_score["valid_0"].values()
-        best, least = (booster, loss) if best is None or loss < least else (best, least)
-    grown = best.dump_model(num_iteration=best.best_iteration)["tree_info"]
-    return trees_of([tree["tree_structure"] for tree in grown], features.shape[1])
+        grown.append((loss, booster))
+    best = min(grown, key=itemgetter(0))[1]
+    dumped = best.dump_model(num_iteration=best.best_iteration)["tree_info"]
+    return trees_of([tree["tree_structure"] for tree in dumped], features.shape[1])
 
 
 def _rarer_share(rows: Rows) -> float:
