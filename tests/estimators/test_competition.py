@@ -108,6 +108,23 @@ def test_by_a_metric_with_columns_a_strategy_must_beat_every_simpler_one(columns
         assert behind["proper"][0] > behind["proper"][1]
 
 
+@pytest.mark.parametrize(("noise", "kept"), [(0.2, "sl-r"), (0.1, "proper")])
+def test_by_a_metric_with_columns_one_standard_error_is_not_enough(noise: float, kept: str) -> None:
+    metric, by_name = replace(f1, columns=("amount",)), {strategy.name: strategy for strategy in STRATEGIES}
+    noises, model = {"proper": noise, "sl-r": 0.0}, "linear"
+    candidates = [Candidate(model, SHORT, by_name[name]) for name in noises]
+
+    def train(candidate: Candidate, fold: int, left: float | None) -> tuple[Trained, Rows]:
+        return Trained(Scorer(Fixed(noises[candidate.strategy.name])), [], False, None, metric), rows_of(fold)
+
+    found = Competition(candidates, 2)
+    found.run(train)
+    usual, learned = (each.judged() for each in candidates)
+    gain, error = usual.loss(found.judge) - learned.loss(found.judge), usual.error_against(learned, found.judge)
+    assert gain > error > 0
+    assert found.best.strategy.name == kept
+
+
 class Doubtful(RuleCandidate):
     """A rule whose decision scores are worse than the scores of its model by less than noise."""
 

@@ -123,6 +123,7 @@ def test_the_commands_take_a_column_and_an_expression(tmp_path: Path) -> None:
     values = json.loads(shown.stdout.splitlines()[-1])["metrics"]
     assert values[PROFIT] == pytest.approx(load(out).score(TABLE))
     assert "f1" in values
+    assert "not used" not in shown.output  # the metric uses its column
     fair = CliRunner().invoke(app, ["evaluate", str(out), str(path), "--json", "--metric", "min over sex of f1"])
     assert "min over sex of f1" in json.loads(fair.stdout.splitlines()[-1])["metrics"]
     wrong = CliRunner().invoke(app, ["fit", str(path), "--target", "bought", "--column", "amount", "--metric", PROFIT])

@@ -53,6 +53,14 @@ def test_the_rule_of_a_metric_that_is_linear_in_its_columns_is_exact() -> None:
     assert rule.columns == ("amount", "cost")
 
 
+def test_what_follows_from_the_metric_is_kept_where_plain_scores_are_ahead_by_luck() -> None:
+    metric = get_metric("value_at_capacity(0.05, amount)")
+    parts = [slice(start, start + 200) for start in range(0, 2000, 200)]
+    rules = [find_rule(metric, SCORES[part], Y[part], columns={"amount": AMOUNT[part] ** 0.3}) for part in parts]
+    assert {rule.kind for rule in rules} == {"linear"}
+    assert min(rule.gain for rule in rules) < 0
+
+
 def test_an_offset_by_group_recovers_the_fair_optimum() -> None:
     sex = (RNG.random(N) < 0.4).astype(float)
     metric = get_metric("min over sex of recall subject to precision >= 0.3")

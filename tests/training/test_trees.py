@@ -56,6 +56,19 @@ def test_there_are_as_many_trees_as_lose_least_on_the_validation_rows_and_test_r
         np.testing.assert_allclose(found(rows.x.double()).numpy(), expected, rtol=1e-12)
 
 
+def test_few_positives_do_not_make_the_first_trees_overshoot() -> None:
+    rare = {"weights": [0.998], "flip_y": 0.0005, "class_sep": 2.0, "random_state": 1}
+    x, y = make_classification(40_000, 6, n_informative=4, n_redundant=0, **rare)
+    parts = [(np.float32(x[place::3]), np.float32(y[place::3])) for place in range(3)]
+    train, kept, unseen = (Rows(torch.from_numpy(features), torch.from_numpy(labels)) for features, labels in parts)
+    plain = {"objective": "binary", "learning_rate": 0.05, "num_threads": 1, "seed": SEED, "verbosity": -1}
+    sets = [lightgbm.Dataset(*part) for part in parts[:2]]
+    stop = lightgbm.early_stopping(100, verbose=False)
+    booster = lightgbm.train(plain, sets[0], 2_000, valid_sets=[sets[1]], callbacks=[stop])
+    found = torch.sigmoid(grow_trees(train, kept, SEED)(unseen.x.double()))
+    assert log_loss(unseen.y, found) < 0.8 * log_loss(unseen.y, booster.predict(parts[2][0]))
+
+
 def test_weights_of_rows_change_the_trees_as_they_do_in_lightgbm() -> None:
     train, kept = part(slice(0, 400), weighted=True), part(slice(400, 600), weighted=True)
     how = {"objective": "binary", "learning_rate": 0.05, "num_threads": 1, "seed": SEED, "verbosity": -1}

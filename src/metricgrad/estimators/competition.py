@@ -22,9 +22,11 @@ BEHIND = 2.0
 """Standard errors behind the best after which a candidate is trained on no further fold."""
 MARGIN = 0.5
 """Standard errors by which another strategy must be better than the usual loss to be chosen."""
-MARGIN_OF_MONEY = 1.0
-"""The same by a metric with columns, over the plug-in rule and every simpler strategy: few rows carry the money, and
-one may be found. And of what follows a metric of numbers itself, over the best of the losses made by hand."""
+MARGIN_OF_MONEY = 2.0
+"""The same by a metric with columns, over the plug-in rule and every simpler strategy: few rows carry the money, so the
+best of several is ahead by more than one of them where it is no better."""
+MARGIN_OF_NUMBERS = 1.0
+"""The same of what follows a metric of numbers itself, over the best of the losses made by hand."""
 NOT_TRIED = "not tried: training was stopped before"
 
 
@@ -174,7 +176,7 @@ class Competition:
         return best if usual is best or self._is_ahead(best, usual, common, MARGIN) else usual
 
     def _simplest(self, alike: Sequence[Candidate], common: int) -> Candidate:
-        """Return the last of the candidates that is better, beyond noise, than the one kept of those before it.
+        """Return the last of the candidates that is surely better than the one kept of those before it.
 
         A rule that decides by probability and columns comes first: of calibrated probabilities it is the best there is.
         """
@@ -188,7 +190,7 @@ class Competition:
         by_hand = [candidate for candidate in alike if not candidate.strategy.learned]
         best = min(by_hand or alike, key=lambda candidate: self._loss(candidate, common))
         ahead = [
-            each for each in alike if each.strategy.learned and self._is_ahead(each, best, common, MARGIN_OF_MONEY)
+            each for each in alike if each.strategy.learned and self._is_ahead(each, best, common, MARGIN_OF_NUMBERS)
         ]
         return min([best, *ahead], key=lambda candidate: self._loss(candidate, common))
 

@@ -38,7 +38,7 @@ OFFSET_MOVES = 4
 PASSES = 3
 """Times that the offsets of all groups are looked through for each step."""
 ERRORS_TO_PREFER = 2.0
-"""Standard errors by which another rule has to be better than plain scores and what follows from the metric."""
+"""Standard errors by which another rule, or plain scores, have to be better than what follows from the metric."""
 ALL = ""
 """The name of the constant among linear gains."""
 
@@ -173,7 +173,8 @@ def find_rule(
     Returns
     -------
     Rule
-        The best of all tried, plain scores among them: so its gain is at least 0.
+        What follows from the metric, unless another is better beyond noise: its gain may be a little below 0. Where
+        nothing follows, the best of all tried, plain scores among them.
 
     Examples
     --------
@@ -190,9 +191,9 @@ def find_rule(
     derived = [Tried(rule, search.loss_of(rule)) for rule in search.linearised()]
     others = [Tried(rule, search.loss_of(rule)) for rule in search.proposals()]
     best = min((plain, *derived, *others), key=lambda tried: tried.loss)
-    if derived and best in others:
-        # Many others are tried: one of them has to be better by more than noise.
-        first = min((plain, *derived), key=lambda tried: tried.loss)
+    if derived:
+        # It decides best if probabilities are right, and many others are tried: one must be better beyond noise.
+        first = min(derived, key=lambda tried: tried.loss)
         noise = ERRORS_TO_PREFER * search.error(first.rule, best.rule)
         best = best if first.loss - best.loss > noise else first
     for start in (plain, best) if best is not plain else (plain,):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,9 @@ from metricgrad.training.data import Rows
 
 MAX_TREES, EARLY_STOPPING, LEARNING_RATE = 2_000, 100, 0.05
 """Trees at most, trees without a gain on validation rows after which boosting stops, and their shrinkage."""
+RARE, RIDGE = 0.02, 10.0
+"""Share of a class, by weight, below which shrunken leaves are tried too, and how much they shrink. Where all rows
+have the probability p, a leaf of positives alone takes a step of 1 / p: a tree or two overshoot, and boosting stops."""
 
 
 class Trees(nn.Module):
@@ -114,6 +118,7 @@ def grow_trees(rows: Rows, validation: Rows, seed: int, *, numbers: bool = False
     features, held_out = (torch.as_tensor(part.x[:]) for part in (rows, validation))
     train = lightgbm.Dataset(features.numpy(), _labels(rows), weight=_weights(rows))
     kept = lightgbm.Dataset(held_out.numpy(), _labels(validation), train, _weights(validation))
+    ridges = (0.0,) if numbers or _rarer_share(rows) >= RARE else (0.0, RIDGE)
     parameters = {
         "objective": "regression" if numbers else "binary",
         "learning_rate": LEARNING_RATE,
@@ -122,10 +127,21 @@ def grow_trees(rows: Rows, validation: Rows, seed: int, *, numbers: bool = False
         "verbosity": -1,
         "use_missing": False,
     }
-    stop = lightgbm.early_stopping(EARLY_STOPPING, verbose=False)
-    booster = lightgbm.train(parameters, train, num_boost_round=MAX_TREES, valid_sets=[kept], callbacks=[stop])
-    grown = booster.dump_model(num_iteration=booster.best_iteration)["tree_info"]
-    return trees_of([tree["tree_structure"] for tree in grown], features.shape[1])
+    grown = []
+    for ridge in ridges:
+        stop = lightgbm.early_stopping(EARLY_STOPPING, verbose=False)
+        own = {**parameters, "lambda_l2": ridge}
+        booster = lightgbm.train(own, train, num_boost_round=MAX_TREES, valid_sets=[kept], callbacks=[stop])
+        (loss,) = booster.best_score["valid_0"].values()
+        grown.append((loss, booster))
+    best = min(grown, key=itemgetter(0))[1]
+    dumped = best.dump_model(num_iteration=best.best_iteration)["tree_info"]
+    return trees_of([tree["tree_structure"] for tree in dumped], features.shape[1])
+
+
+def _rarer_share(rows: Rows) -> float:
+    share = float(np.average(_labels(rows), weights=_weights(rows)))
+    return min(share, 1 - share)
 
 
 def _labels(rows: Rows) -> Any:
