@@ -10,6 +10,8 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -17,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from metricgrad import MetricClassifier, get_metric
+from metricgrad import MetricClassifier, __version__, get_metric
 from metricgrad.estimators import competition
 from metricgrad.estimators.candidates import Candidate, scale_of
 from metricgrad.estimators.competition import Competition
@@ -142,6 +144,15 @@ class Rules:
         test = [torch.stack(list(own)).mean(0) for own in zip(*(self.known[n].test for n in names), strict=True)]
         return self.test_loss(_unit(held_out), _unit(test, held_out))
 
+    def save(self, path: Path) -> None:
+        """Keep the scores of all strategies, so that other rules can be tried without training."""
+        parts = {"y": self.pooled.numpy(), "test_y": self.test_y.numpy(), "sizes": np.array([len(y) for y in self.y])}
+        for name, own in self.known.items():
+            parts[f"held_out/{name}"] = torch.cat(own.held_out).float().numpy()
+            parts[f"test/{name}"] = torch.stack(own.test).float().numpy()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.savez(path, **parts)
+
     def all(self) -> dict[str, Any]:
         """Return the losses of every rule."""
         names = list(self.known)
@@ -166,8 +177,8 @@ def _unit(scores: Sequence[Tensor], by: Sequence[Tensor] | None = None) -> list[
     return [own / spread for own, spread in zip(scores, spreads, strict=True)]
 
 
-def outcome(run: dict[str, Any]) -> dict[str, Any]:
-    """Fit once and judge every strategy and rule on the test rows."""
+def outcome(run: dict[str, Any], scores: Path | None = None) -> dict[str, Any]:
+    """Fit once and judge every strategy and rule on the test rows; keep all scores in a folder, if there is one."""
     X, y = table(run["dataset"], run["seed"])
     test = np.isin(np.arange(len(y)), split(y, run["seed"]).test)
     metric = get_metric(run["metric"])
@@ -178,10 +189,12 @@ def outcome(run: dict[str, Any]) -> dict[str, Any]:
         model.fit(X[~test], y[~test])
     cpu = time.process_time() - begun
     scaled = torch.from_numpy(Scaler(model.centre_, model.scale_).transform(X[test]))
-    found = {one.methods: Scores(one, scaled) for one in model.competition_.candidates}
-    first = model.competition_.candidates[0]
+    first, *_ = every = model.competition_.candidates
+    found = {one.strategy.name: Scores(one, scaled) for one in every if not one.left_out}
     rules = Rules(metric, found, [fold.rows.y for fold in first.folds], torch.from_numpy(y[test]))
-    seconds = {one.methods: one.seconds for one in model.competition_.candidates}
+    if scores is not None:
+        rules.save(scores / f"{run['model']}-{run['metric']}-{run['dataset']}-{run['seed']}.npz")
+    seconds = {one.strategy.name: one.seconds for one in every}
     default = float(metric(model._decision(X[test]), y[test]))
     return {**rules.all(), "default": default, "cpu": cpu, "each": seconds, "positives": int(y[~test].sum())}
 
@@ -192,17 +205,18 @@ def main() -> None:
     parser.add_argument("--metrics", default=";".join(page.METRICS), help="separated by semicolons")
     parser.add_argument("--tables", help="names, separated by commas; by default all")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--scores", type=Path, help="folder in which the scores of every strategy are kept")
     asked = parser.parse_args()
     tables = asked.tables.split(",") if asked.tables else [*thirty_tables(), *page.PAPER]
     runs = [
-        {"dataset": name, "metric": metric, "model": model, "seed": seed}
+        {"dataset": name, "metric": metric, "model": model, "seed": seed, "version": __version__}
         for seed in range(asked.seeds)
         for metric in asked.metrics.split(";")
         for name in tables
         for model in asked.models.split(",")
     ]
     if not asked.report:
-        pages.run_missing(Store(asked.results), runs, outcome)
+        pages.run_missing(Store(asked.results), runs, partial(outcome, scores=asked.scores))
     if asked.results == page.RESULTS:
         page.main()
 
