@@ -87,7 +87,8 @@ def table(rich: float, folder: str = "") -> str:
 
 def _strategies() -> str:
     frame = strategies.frame_of(list(Store(strategies.RESULTS)))
-    saved = frame[f"choice, {strategies.MARGIN}"][~frame["dataset"].isin(strategies.DEVELOPMENT)].dropna()
+    others = frame[~frame["dataset"].isin(strategies.DEVELOPMENT)]
+    saved = strategies.cells_of(others, f"choice, {strategies.MARGIN}")["mean"]
     return (
         f"{saved.mean():.1f} ± {saved.sem():.1f} % of the loss of one model by cross-entropy + threshold in the mean, "
         f"{saved.median():.1f} % in the median ({len(saved)} cells, tables not developed on)"
@@ -157,10 +158,8 @@ def regimes(networks: Mapping[str, float]) -> str:
     frame = strategies.frame_of(list(Store(strategies.RESULTS)))
     rows = []
     for model, own in frame.groupby("model", sort=False):
-        added = (own[f"choice, {strategies.MARGIN}"] - own[f"without, {strategies.MARGIN}"]).dropna()
-        rows.append(
-            [f"{model} model", "two classes, labels only", f"{added.mean():+.1f} ± {added.sem():.1f} % of the loss"]
-        )
+        added, error = strategies.surrogate_adds(own)
+        rows.append([f"{model} model", "two classes, labels only", f"{added:+.1f} ± {error:.1f} % of the loss"])
     for title, share in networks.items():
         rows.append(
             [
