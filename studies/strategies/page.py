@@ -3,68 +3,47 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
-from packaging.version import Version
 
 from metricgrad import get_metric
 from metricgrad.evaluation.store import Store
 from studies.pages import DOCS, in_place, markdown, versions, wrapped
-from studies.pages import RESULTS as FOLDER
-
-RESULTS, PAGE = FOLDER / "strategies.jsonl", DOCS / "strategies.md"
-METRICS = ("f1", "average_precision", "mcc", "partial_auc(0.05)", "precision_at(0.02)", "recall_at_precision(0.9)")
-PAPER = ("a9a", "ccfraud", "codrna", "covtype", "ijcnn1", "porto", "skin", "susy")
-MODELS = ("linear", "additive", "small", "mlp")
-MARGINS = (0.0, 0.5, 1.0)
-DEVELOPMENT = (
-    *("abalone_binarized", "auction", "climate_simulation_crashes", "graduation", "kc1", "letter_img", "mammography"),
-    *("ozone_level", "page_blocks", "covtype", "ijcnn1", "skin"),
+from studies.strategies.bars import bars_table
+from studies.strategies.cells import (
+    DEVELOPMENT,
+    MARGIN,
+    RESULTS,
+    RULE_RESULTS,
+    STRATEGIES,
+    TIE,
+    against_hindsight,
+    cells_of,
+    clearly_worse,
+    frame_of,
+    newest,
+    older,
+    surrogate_adds,
 )
-"""Tables on which strategies and rules were looked at while they were built."""
-MARGIN = "0.5 SE"
-"""The rule of the package."""
-LEAST_MEAN, LEAST_MEDIAN, MOST_WORSE, WORST = 5.0, 2.5, 3.0, -10.0
-"""Per cent, the bars: saved in the mean and in the median, cells that may be worse, and the least that any saves."""
-TIE = 0.2
-"""Per cent of a loss below which two models are level."""
 
-
-def newest(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the records of the newest version of the package: runs of different code are not mixed."""
-    last = max(Version(record["run"]["version"]) for record in records)
-    return [record for record in records if Version(record["run"]["version"]) == last]
-
-
-def frame_of(records: list[dict[str, Any]]) -> pd.DataFrame:
-    """Return a row for every run: shares of the loss of a single model that strategies and rules save, in per cent."""
-    rows = []
-    for record in newest(records):
-        base, alone = record["single"], record["alone"]
-        if base <= 0:
-            continue
-        losses = {
-            **alone,
-            **{f"choice, {margin}": alone[name] for margin, name in record["choice"].items()},
-            **{f"without, {margin}": alone[name] for margin, name in record["choice_without_surrogate"].items()},
-            **{name: record[name] for name in ("interpolated", "bag", "averaged")},
-        }
-        saved = {name: 100 * (1 - loss / base) for name, loss in losses.items()}
-        rows.append({**record["run"], **saved, "chosen": record["choice"][MARGIN], "cpu": record["cpu"]})
-    return pd.DataFrame(rows)
-
-
-def cells_of(frame: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Return `mean`, `sem` and `size` over the seeds of what every cell saves."""
-    known = frame.dropna(subset=column)
-    return known.groupby(["dataset", "metric", "model"], sort=False)[column].agg(["mean", "sem", "size"])
-
-
-def clearly_worse(cells: pd.DataFrame) -> tuple[int, int]:
-    """Return how many cells lose more than a standard error over their seeds, and how many have several seeds."""
-    judged = cells[cells["size"] > 1]
-    return int((judged["mean"] + judged["sem"] < 0).sum()), len(judged)
+PAGE = DOCS / "strategies.md"
+HEAD = ["mean, %", "median", "better : level : worse", "clearly worse", "worst cell"]
+RULES = {
+    "choice, 0 SE": "one choice, pooled over folds: the least loss",
+    "choice, 0.5 SE": "the same, but proper unless better by half a standard error (**the package**)",
+    "choice, 1 SE": "the same, by one standard error",
+    "bag": "each fold's own choice",
+    "interpolated": "between proper and the best, the share chosen on held-out rows",
+    "averaged": "the mean of all strategies",
+}
+OTHER_RULES = {
+    "few": "proper unless better by one standard error with fewer than 100 held-out positives, else by half",
+    "root": "proper unless better by half a standard error, times 1 + 10 / root of held-out positives",
+    "crossed": "the package's rule, each fold decided by the threshold that is best on the others",
+    "near": "the best, averaged with proper if it is ahead by less than two standard errors",
+}
+"""Rules of `other_rules.py`."""
 
 
 def summary(frame: pd.DataFrame, column: str) -> list[str]:
@@ -78,18 +57,6 @@ def summary(frame: pd.DataFrame, column: str) -> list[str]:
     return [mean, f"{saved.median():.1f}", counts, f"{clearly} of {judged}", f"{saved.min():.0f}"]
 
 
-HEAD = ["mean, %", "median", "better : level : worse", "clearly worse", "worst cell"]
-RULES = {
-    "choice, 0 SE": "one choice, pooled over folds: the least loss",
-    "choice, 0.5 SE": "the same, but proper unless better by half a standard error (**the package**)",
-    "choice, 1 SE": "the same, by one standard error",
-    "bag": "each fold's own choice",
-    "interpolated": "between proper and the best, the share chosen on held-out rows",
-    "averaged": "the mean of all strategies",
-}
-STRATEGIES = ("proper", "weighted", "hand-made", "direct", "sl-r")
-
-
 def strategies_table(frame: pd.DataFrame) -> str:
     """Return what each strategy saves alone, by model."""
     rows = [
@@ -101,14 +68,29 @@ def strategies_table(frame: pd.DataFrame) -> str:
     return markdown(["five folds by", *HEAD], rows)
 
 
+def with_other_rules(frame: pd.DataFrame, records: list[dict[str, Any]]) -> pd.DataFrame:
+    """Return the runs that other rules were tried on, with what these save."""
+    keys = ["dataset", "metric", "model", "seed", "version"]
+    losses = pd.DataFrame([{**record["run"], **{name: record[name] for name in OTHER_RULES}} for record in records])
+    found = frame.merge(losses, on=keys)
+    for name in OTHER_RULES:
+        found[name] = 100 * (1 - found[name] / found["single"])
+    return found
+
+
 def rules_table(frame: pd.DataFrame) -> str:
-    """Return what each rule of choice saves, on tables that nothing was looked at on, and in the mean on the others."""
-    seen = frame["dataset"].isin(DEVELOPMENT)
-    rows = [
-        [text, f"{cells_of(frame[seen], name)['mean'].mean():.1f}", *summary(frame[~seen], name)]
-        for name, text in RULES.items()
-    ]
-    return markdown(["rule", "development tables, %", *HEAD], rows)
+    """Return what each rule of choice saves on development and on other tables, and there against the package's."""
+    seen, package = frame["dataset"].isin(DEVELOPMENT), f"choice, {MARGIN}"
+    rows = []
+    for name, text in {**RULES, **{name: text for name, text in OTHER_RULES.items() if name in frame}}.items():
+        parts = [
+            cells_of(frame.assign(more=frame[name] - frame[package])[part], "more")["mean"] for part in (seen, ~seen)
+        ]
+        told = ["" if name == package else f"{own.mean():+.1f} ± {own.sem():.1f}" for own in parts]
+        saved = f"{cells_of(frame[seen], name)['mean'].mean():.1f}"
+        rows.append([text, saved, told[0], *summary(frame[~seen], name), told[1]])
+    head = ["rule", "development tables, %", "against the package's", *(f"others: {name}" for name in HEAD)]
+    return markdown([*head, "against the package's"], rows)
 
 
 def default_table(frame: pd.DataFrame) -> str:
@@ -117,81 +99,8 @@ def default_table(frame: pd.DataFrame) -> str:
     parts = [(str(model), own) for model, own in frame.groupby("model", sort=False)]
     parts += [(get_metric(str(metric)).label, own) for metric, own in frame.groupby("metric", sort=False)]
     parts += [("development tables", frame[seen]), ("other tables", frame[~seen]), ("all", frame)]
+    parts += [(f"{model}, by 0.1.0", own) for model, own in older(frame).groupby("model", sort=False)]
     return markdown(["default", *HEAD], [[name, *summary(own, rule)] for name, own in parts])
-
-
-class Bar(NamedTuple):
-    """What is wanted of the default, what was found, and whether that is enough; None if it cannot be judged."""
-
-    text: str
-    found: str
-    met: bool | None
-
-    @property
-    def cells(self) -> list[str]:
-        """The bar as a line of a table."""
-        return [self.text, self.found, "not judged" if self.met is None else "met" if self.met else "**missed**"]
-
-
-def bars_of(frame: pd.DataFrame) -> list[Bar]:
-    """Return the bars by the runs of one model, or of all."""
-    cells = cells_of(frame, f"choice, {MARGIN}")
-    mean, median, worst = cells["mean"].mean(), cells["mean"].median(), cells["mean"].min()
-    worse, judged = clearly_worse(cells)
-    share = 100 * worse / max(judged, 1)
-    best, behind, error = against_hindsight(frame)
-    return [
-        Bar(
-            f"saves at least {LEAST_MEAN:g} % in the mean",
-            f"{mean:.1f} ± {cells['mean'].sem():.1f} %",
-            mean >= LEAST_MEAN,
-        ),
-        Bar(f"and {LEAST_MEDIAN:g} % in the median", f"{median:.1f} %", median >= LEAST_MEDIAN),
-        Bar(
-            f"worse by more than a standard error over seeds in at most {MOST_WORSE:g} % of cells",
-            f"{worse} of {judged} ({share:.0f} %)",
-            share <= MOST_WORSE if judged else None,
-        ),
-        Bar(
-            f"no cell below {WORST:g} %",
-            f"{int((cells['mean'] < WORST).sum())} below, the worst {worst:.0f} %",
-            worst >= WORST,
-        ),
-        Bar(
-            "level with the best single strategy in hindsight",
-            f"{behind:+.1f} ± {error:.1f} against {best}",
-            behind >= -error,
-        ),
-    ]
-
-
-def bars_table(frame: pd.DataFrame) -> str:
-    """Return which bars the package's rule meets, by model, and against direct search for linear models."""
-    rows = [[str(name), *bar.cells] for name, own in frame.groupby("model", sort=False) for bar in bars_of(own)]
-    linear = frame[frame["model"] == "linear"]
-    if len(linear) and "direct" in linear:
-        behind, error = difference(linear, "direct")
-        found = f"{behind:+.1f} ± {error:.1f}"
-        rows.append(["linear", *Bar("not behind direct search by more than an error", found, behind >= -error).cells])
-    return markdown(["model", "bar", "found", ""], rows, left=4)
-
-
-def difference(frame: pd.DataFrame, strategy: str) -> tuple[float, float]:
-    """Return how much more the choice saves than one strategy, in the mean over cells, and the error of that.
-
-    Where the strategy does not apply, the usual loss stands in for it.
-    """
-    behind = frame[f"choice, {MARGIN}"] - frame[strategy].fillna(frame["proper"])
-    cells = cells_of(frame.assign(behind=behind), "behind")["mean"]
-    return float(cells.mean()), float(cells.sem())
-
-
-def against_hindsight(frame: pd.DataFrame) -> tuple[str, float, float]:
-    """Return the strategy that saves most by test rows, how much more the choice saves, and the error of that."""
-    known = [name for name in STRATEGIES if name in frame]
-    found = {name: difference(frame, name) for name in known}
-    best = min(known, key=lambda name: found[name][0])
-    return best, *found[best]
 
 
 def hindsight_table(frame: pd.DataFrame) -> str:
@@ -218,30 +127,35 @@ def surrogate_table(frame: pd.DataFrame) -> str:
     return markdown(["model", "with, %", "without, %", "difference", "surrogate chosen, runs"], rows)
 
 
-def surrogate_adds(frame: pd.DataFrame) -> tuple[float, float]:
-    """Return how much more is saved with the surrogate among the strategies, in the mean over cells, and its error."""
-    added = frame[f"choice, {MARGIN}"] - frame[f"without, {MARGIN}"]
-    cells = cells_of(frame.assign(added=added), "added")["mean"]
-    return float(cells.mean()), float(cells.sem())
+def seeds_table(frame: pd.DataFrame) -> str:
+    """Return how many tables there are by how many seeds, by model and metric."""
+    runs = frame.groupby(["model", "metric", "dataset"], sort=False)["seed"].nunique()
+    counts = runs.groupby(["model", "metric"], sort=False).value_counts().unstack(fill_value=0).sort_index(axis=1)
+    head = ["model", "metric", *(f"tables by {seeds} seed{'s' * (seeds > 1)}" for seeds in counts)]
+    rows = [
+        [model, get_metric(metric).label, *map(str, own)]
+        for (model, metric), own in zip(counts.index, counts.to_numpy(), strict=True)
+    ]
+    return markdown(head, rows, left=2)
 
 
 def page() -> str:
     """Return the page with the tables of what is stored."""
-    records = list(Store(RESULTS))
+    records = newest(list(Store(RESULTS)))
     frame = frame_of(records)
     chosen = Counter(frame["chosen"])
     made = (
-        f"{len(frame)} cells: {frame['dataset'].nunique()} tables, {frame['metric'].nunique()} metrics, "
-        f"{frame['seed'].nunique()} seed(s); {versions(records)}. Chosen: "
+        f"{len(frame)} runs: {frame['dataset'].nunique()} tables, {frame['metric'].nunique()} metrics, "
+        f"{frame['seed'].nunique()} seeds at most; {versions(records)}. Chosen: "
         + ", ".join(f"{name} {count}" for name, count in chosen.most_common())
         + "."
     )
     text = PAGE.read_text(encoding="utf-8")
     for name, part in (
-        ("made", wrapped(made)),
+        ("made", f"{wrapped(made)}\n{seeds_table(frame)}"),
         ("default", default_table(frame) + "\n"),
         ("bars", bars_table(frame) + "\n"),
-        ("rules", rules_table(frame) + "\n"),
+        ("rules", rules_table(with_other_rules(frame, list(Store(RULE_RESULTS)))) + "\n"),
         ("hindsight", hindsight_table(frame) + "\n"),
         ("strategies", strategies_table(frame) + "\n"),
         ("surrogate", surrogate_table(frame) + "\n"),

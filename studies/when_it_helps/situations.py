@@ -16,7 +16,7 @@ from studies.money import page as money
 from studies.numbers import page as numbers
 from studies.pages import markdown
 from studies.ranking import page as ranking
-from studies.strategies import page as strategies
+from studies.strategies import cells as strategies
 from studies.targets import page as targets
 
 
@@ -157,7 +157,8 @@ def regimes(networks: Mapping[str, float]) -> str:
     """Return what the surrogate adds by regime; `networks` are shares of the loss that it saves some of them."""
     frame = strategies.frame_of(list(Store(strategies.RESULTS)))
     rows = []
-    for model, own in frame.groupby("model", sort=False):
+    models = [*frame.groupby("model", sort=False), *strategies.older(frame).groupby("model", sort=False)]
+    for model, own in models:
         added, error = strategies.surrogate_adds(own)
         rows.append([f"{model} model", "two classes, labels only", f"{added:+.1f} ± {error:.1f} % of the loss"])
     for title, share in networks.items():
