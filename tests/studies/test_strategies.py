@@ -62,6 +62,7 @@ def test_what_is_saved_is_a_share_of_the_loss_of_a_single_model() -> None:
         **losses,
         "run": {"dataset": "skin", "metric": "f1", "model": "linear", "seed": 0, "version": "0.2.0"},
         "cpu": 1.0,
+        "positives": 50,
     }
     frame = cells.frame_of([record])
     expected = 100 * (1 - losses["alone"]["direct"] / losses["single"])
