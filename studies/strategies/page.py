@@ -10,53 +10,25 @@ import pandas as pd
 from metricgrad import get_metric
 from metricgrad.evaluation.store import Store
 from studies.pages import DOCS, in_place, markdown, versions, wrapped
-from studies.pages import RESULTS as FOLDER
-
-RESULTS, PAGE = FOLDER / "strategies.jsonl", DOCS / "strategies.md"
-METRICS = ("f1", "average_precision", "mcc", "partial_auc(0.05)", "precision_at(0.02)", "recall_at_precision(0.9)")
-PAPER = ("a9a", "ccfraud", "codrna", "covtype", "ijcnn1", "porto", "skin", "susy")
-MODELS = ("linear", "additive", "small", "mlp")
-MARGINS = (0.0, 0.5, 1.0)
-DEVELOPMENT = (
-    *("abalone_binarized", "auction", "climate_simulation_crashes", "graduation", "kc1", "letter_img", "mammography"),
-    *("ozone_level", "page_blocks", "covtype", "ijcnn1", "skin"),
+from studies.strategies.bars import bars_table
+from studies.strategies.cells import (
+    DEVELOPMENT,
+    MARGIN,
+    RESULTS,
+    RULE_RESULTS,
+    STRATEGIES,
+    TIE,
+    against_hindsight,
+    cells_of,
+    clearly_worse,
+    frame_of,
+    newest,
+    older,
+    surrogate_adds,
 )
-"""Tables on which strategies and rules were looked at while they were built."""
-MARGIN = "0.5 SE"
-"""The rule of the package."""
-WORST = -10
-"""Per cent: no cell should lose more."""
-TIE = 0.2
-"""Per cent of a loss below which two models are level."""
 
-
-def frame_of(records: list[dict[str, Any]]) -> pd.DataFrame:
-    """Return a row for every run: shares of the loss of a single model that strategies and rules save, in per cent."""
-    rows = []
-    for record in records:
-        base, alone = record["single"], record["alone"]
-        if base <= 0:
-            continue
-        losses = {
-            **alone,
-            **{f"choice, {margin}": alone[name] for margin, name in record["choice"].items()},
-            **{f"without, {margin}": alone[name] for margin, name in record["choice_without_surrogate"].items()},
-            **{name: record[name] for name in ("interpolated", "bag", "averaged")},
-        }
-        saved = {name: 100 * (1 - loss / base) for name, loss in losses.items()}
-        rows.append({**record["run"], **saved, "chosen": record["choice"][MARGIN], "cpu": record["cpu"]})
-    return pd.DataFrame(rows)
-
-
-def summary(saved: pd.Series) -> list[str]:
-    """Return mean and standard error, median, and the cells that are better, level and worse, and the worst."""
-    known = saved.dropna()
-    better, worse = int((known > TIE).sum()), int((known < -TIE).sum())
-    counts = f"{better} : {len(known) - better - worse} : {worse}"
-    return [f"{known.mean():.1f} ± {known.sem():.1f}", f"{known.median():.1f}", counts, f"{known.min():.0f}"]
-
-
-HEAD = ["mean, %", "median", "better : level : worse", "worst cell"]
+PAGE = DOCS / "strategies.md"
+HEAD = ["mean, %", "median", "better : level : worse", "clearly worse", "worst cell"]
 RULES = {
     "choice, 0 SE": "one choice, pooled over folds: the least loss",
     "choice, 0.5 SE": "the same, but proper unless better by half a standard error (**the package**)",
@@ -65,13 +37,30 @@ RULES = {
     "interpolated": "between proper and the best, the share chosen on held-out rows",
     "averaged": "the mean of all strategies",
 }
-STRATEGIES = ("proper", "weighted", "hand-made", "direct", "sl-r")
+OTHER_RULES = {
+    "few": "proper unless better by one standard error with fewer than 100 held-out positives, else by half",
+    "root": "proper unless better by half a standard error, times 1 + 10 / root of held-out positives",
+    "crossed": "the package's rule, each fold decided by the threshold that is best on the others",
+    "near": "the best, averaged with proper if it is ahead by less than two standard errors",
+}
+"""Rules of `other_rules.py`."""
+
+
+def summary(frame: pd.DataFrame, column: str) -> list[str]:
+    """Return mean, its error over cells, and median; cells better, level, worse and clearly so; and the worst."""
+    cells = cells_of(frame, column)
+    saved = cells["mean"]
+    better, worse = int((saved > TIE).sum()), int((saved < -TIE).sum())
+    counts = f"{better} : {len(saved) - better - worse} : {worse}"
+    clearly, judged = clearly_worse(cells)
+    mean = f"{saved.mean():.1f} ± {saved.sem():.1f}"
+    return [mean, f"{saved.median():.1f}", counts, f"{clearly} of {judged}", f"{saved.min():.0f}"]
 
 
 def strategies_table(frame: pd.DataFrame) -> str:
     """Return what each strategy saves alone, by model."""
     rows = [
-        [f"{name}, {model}", *summary(own[name])]
+        [f"{name}, {model}", *summary(own, name)]
         for model, own in frame.groupby("model", sort=False)
         for name in STRATEGIES
         if name in own and own[name].notna().any()
@@ -79,89 +68,94 @@ def strategies_table(frame: pd.DataFrame) -> str:
     return markdown(["five folds by", *HEAD], rows)
 
 
+def with_other_rules(frame: pd.DataFrame, records: list[dict[str, Any]]) -> pd.DataFrame:
+    """Return the runs that other rules were tried on, with what these save."""
+    keys = ["dataset", "metric", "model", "seed", "version"]
+    losses = pd.DataFrame([{**record["run"], **{name: record[name] for name in OTHER_RULES}} for record in records])
+    found = frame.merge(losses, on=keys)
+    for name in OTHER_RULES:
+        found[name] = 100 * (1 - found[name] / found["single"])
+    return found
+
+
 def rules_table(frame: pd.DataFrame) -> str:
-    """Return what each rule of choice saves, over all models."""
-    return markdown(["rule", *HEAD], [[text, *summary(frame[name])] for name, text in RULES.items()])
+    """Return what each rule of choice saves on development and on other tables, and there against the package's."""
+    seen, package = frame["dataset"].isin(DEVELOPMENT), f"choice, {MARGIN}"
+    rows = []
+    for name, text in {**RULES, **{name: text for name, text in OTHER_RULES.items() if name in frame}}.items():
+        parts = [
+            cells_of(frame.assign(more=frame[name] - frame[package])[part], "more")["mean"] for part in (seen, ~seen)
+        ]
+        told = ["" if name == package else f"{own.mean():+.1f} ± {own.sem():.1f}" for own in parts]
+        saved = f"{cells_of(frame[seen], name)['mean'].mean():.1f}"
+        rows.append([text, saved, told[0], *summary(frame[~seen], name), told[1]])
+    head = ["rule", "development tables, %", "against the package's", *(f"others: {name}" for name in HEAD)]
+    return markdown([*head, "against the package's"], rows)
 
 
 def default_table(frame: pd.DataFrame) -> str:
     """Return what the package's rule saves, by model and by metric, and on tables that nothing was looked at on."""
-    rule = f"choice, {MARGIN}"
-    rows = [[f"{model}", *summary(own[rule])] for model, own in frame.groupby("model", sort=False)]
-    rows += [[get_metric(metric).label, *summary(own[rule])] for metric, own in frame.groupby("metric", sort=False)]
-    seen = frame["dataset"].isin(DEVELOPMENT)
-    rows += [["development tables", *summary(frame[rule][seen])]] if seen.any() else []
-    rows += [["other tables", *summary(frame[rule][~seen])]] if (~seen).any() else []
-    return markdown(["default", *HEAD], [*rows, ["all", *summary(frame[rule])]])
-
-
-def bars_table(frame: pd.DataFrame) -> str:
-    """Return how often the package's rule is worse than a single model, over tables, metrics and models."""
-    rows = []
-    for name, own in [*frame.groupby("model", sort=False), ("all", frame)]:
-        seeds = own.groupby(["dataset", "metric", "model"])[f"choice, {MARGIN}"].agg(["mean", "sem", "size"])
-        judged = seeds[seeds["size"] > 1]
-        worse = int((judged["mean"] + judged["sem"] < 0).sum())
-        share = f"{worse} of {len(judged)} ({100 * worse / len(judged):.0f} %)" if len(judged) else ""
-        below = int((judged["mean"] < WORST).sum())
-        rows.append([str(name), *summary(seeds["mean"]), share, f"{below} of {len(judged)}" if len(judged) else ""])
-    return markdown(["cells", *HEAD, "worse by more than a standard error", f"below {WORST} %"], rows)
+    rule, seen = f"choice, {MARGIN}", frame["dataset"].isin(DEVELOPMENT)
+    parts = [(str(model), own) for model, own in frame.groupby("model", sort=False)]
+    parts += [(get_metric(str(metric)).label, own) for metric, own in frame.groupby("metric", sort=False)]
+    parts += [("development tables", frame[seen]), ("other tables", frame[~seen]), ("all", frame)]
+    parts += [(f"{model}, by 0.1.0", own) for model, own in older(frame).groupby("model", sort=False)]
+    return markdown(["default", *HEAD], [[name, *summary(own, rule)] for name, own in parts])
 
 
 def hindsight_table(frame: pd.DataFrame) -> str:
     """Return what one strategy for all cells saves, the usual loss where it does not apply, beside the choice."""
-    everywhere = pd.DataFrame({name: frame[name].fillna(frame["proper"]) for name in STRATEGIES if name in frame})
-    chosen, rows = frame[f"choice, {MARGIN}"], []
-    for model, own in [*everywhere.groupby(frame["model"], sort=False), ("all", everywhere)]:
-        best = own.mean().idxmax()
-        behind = chosen[own.index] - own[best]
-        rows.append(
-            [
-                str(model),
-                *(f"{value:.1f}" for value in own.mean()),
-                f"{chosen[own.index].mean():.1f}",
-                f"{behind.mean():+.1f} ± {behind.sem():.1f} against {best}",
-            ]
-        )
-    return markdown(["model", *everywhere.columns, "chosen", "chosen, against the best in hindsight"], rows)
+    known, rows = [name for name in STRATEGIES if name in frame], []
+    for model, own in [*frame.groupby("model", sort=False), ("all", frame)]:
+        filled = own.assign(**{name: own[name].fillna(own["proper"]) for name in known})
+        means = [cells_of(filled, name)["mean"].mean() for name in (*known, f"choice, {MARGIN}")]
+        best, behind, error = against_hindsight(own)
+        told = f"{behind:+.1f} ± {error:.1f} against {best}"
+        rows.append([str(model), *(f"{value:.1f}" for value in means), told])
+    return markdown(["model", *known, "chosen", "chosen, against the best in hindsight"], rows)
 
 
 def surrogate_table(frame: pd.DataFrame) -> str:
     """Return what is saved without the surrogate among the strategies, and the difference."""
-    rows = []
+    rows, chosen, without = [], f"choice, {MARGIN}", f"without, {MARGIN}"
     for name, own in [*frame.groupby("model", sort=False), ("all", frame)]:
-        with_it, without = own[f"choice, {MARGIN}"], own[f"without, {MARGIN}"]
-        difference = (with_it - without).dropna()
+        means = [cells_of(own, column)["mean"].mean() for column in (chosen, without)]
+        gain, error = surrogate_adds(own)
         kept = int((own["chosen"] == "sl-r").sum())
-        rows.append(
-            [
-                str(name),
-                f"{with_it.mean():.1f}",
-                f"{without.mean():.1f}",
-                f"{difference.mean():+.1f} ± {difference.sem():.1f}",
-                f"{kept} of {len(own)}",
-            ]
-        )
-    return markdown(["model", "with, %", "without, %", "difference", "surrogate chosen"], rows)
+        told = f"{gain:+.1f} ± {error:.1f}"
+        rows.append([str(name), *(f"{value:.1f}" for value in means), told, f"{kept} of {len(own)}"])
+    return markdown(["model", "with, %", "without, %", "difference", "surrogate chosen, runs"], rows)
+
+
+def seeds_table(frame: pd.DataFrame) -> str:
+    """Return how many tables there are by how many seeds, by model and metric."""
+    runs = frame.groupby(["model", "metric", "dataset"], sort=False)["seed"].nunique()
+    counts = runs.groupby(["model", "metric"], sort=False).value_counts().unstack(fill_value=0).sort_index(axis=1)
+    head = ["model", "metric", *(f"tables by {seeds} seed{'s' * (seeds > 1)}" for seeds in counts)]
+    rows = [
+        [model, get_metric(metric).label, *map(str, own)]
+        for (model, metric), own in zip(counts.index, counts.to_numpy(), strict=True)
+    ]
+    return markdown(head, rows, left=2)
 
 
 def page() -> str:
     """Return the page with the tables of what is stored."""
-    records = list(Store(RESULTS))
+    records = newest(list(Store(RESULTS)))
     frame = frame_of(records)
     chosen = Counter(frame["chosen"])
     made = (
-        f"{len(frame)} cells: {frame['dataset'].nunique()} tables, {frame['metric'].nunique()} metrics, "
-        f"{frame['seed'].nunique()} seed(s); {versions(records)}. Chosen: "
+        f"{len(frame)} runs: {frame['dataset'].nunique()} tables, {frame['metric'].nunique()} metrics, "
+        f"{frame['seed'].nunique()} seeds at most; {versions(records)}. Chosen: "
         + ", ".join(f"{name} {count}" for name, count in chosen.most_common())
         + "."
     )
     text = PAGE.read_text(encoding="utf-8")
     for name, part in (
-        ("made", wrapped(made)),
+        ("made", f"{wrapped(made)}\n{seeds_table(frame)}"),
         ("default", default_table(frame) + "\n"),
         ("bars", bars_table(frame) + "\n"),
-        ("rules", rules_table(frame) + "\n"),
+        ("rules", rules_table(with_other_rules(frame, list(Store(RULE_RESULTS)))) + "\n"),
         ("hindsight", hindsight_table(frame) + "\n"),
         ("strategies", strategies_table(frame) + "\n"),
         ("surrogate", surrogate_table(frame) + "\n"),

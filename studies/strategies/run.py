@@ -10,14 +10,16 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from metricgrad import MetricClassifier, get_metric
+from metricgrad import MetricClassifier, __version__, get_metric
 from metricgrad.estimators import competition
 from metricgrad.estimators.candidates import Candidate, scale_of
 from metricgrad.estimators.competition import Competition
@@ -30,7 +32,7 @@ from metricgrad.training.data import Scaler
 from metricgrad.training.selection import error_of_gain
 from metricgrad.training.splits import split
 from studies import pages
-from studies.strategies import page
+from studies.strategies import cells, page
 from studies.tables import table as one_of_thirty
 from studies.tables import thirty_tables
 
@@ -51,20 +53,26 @@ class Kept(MetricClassifier):
         return self.competition_
 
 
-class Scores:
+class Scores(NamedTuple):
     """What one strategy says of held-out and of test rows, fold by fold, standardised by the held-out rows."""
 
-    def __init__(self, candidate: Candidate, test: Tensor) -> None:
-        self.held_out, self.test, self.seconds = [], [], candidate.seconds
+    held_out: list[Tensor]
+    test: list[Tensor]
+
+    @classmethod
+    def of(cls, candidate: Candidate, test: Tensor) -> Scores:
+        """Return the scores of the models of a candidate."""
+        found = cls([], [])
         for fold in candidate.folds:
             centre, scale = scale_of(fold.scores, classes=False)
-            self.held_out.append((fold.scores - centre) / scale)
-            self.test.append((scores_in_double(fold.trained.network, test) - centre) / scale)
+            found.held_out.append((fold.scores - centre) / scale)
+            found.test.append((scores_in_double(fold.trained.network, test) - centre) / scale)
+        return found
 
 
 def table(name: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Return features and targets of some rows of a table."""
-    if name in page.PAPER:
+    if name in cells.PAPER:
         data = load_dataset(name)
         X, y = data.X, np.asarray(data.y).astype(int)
     else:
@@ -108,20 +116,28 @@ class Rules:
 
     def pooled_choice(self, names: Sequence[str], margin: float) -> str:
         """Return the best strategy, the usual loss unless another is better by some standard errors."""
+        best, errors = self.best_of(names)
+        return best if best == "proper" or errors > margin else "proper"
+
+    def best_of(self, names: Sequence[str]) -> tuple[str, float]:
+        """Return the best strategy on held-out rows, and by how many standard errors it is ahead of the usual loss."""
         losses = {name: self.held_out_loss(self.known[name].held_out) for name in names}
         best = min(names, key=lambda name: losses[name])
-        if best == "proper" or not margin:
-            return best
+        if best == "proper":
+            return best, 0.0
         own, usual = (torch.cat(self.known[name].held_out) for name in (best, "proper"))
         error = error_of_gain(self.metric.best, self.metric, usual, own, self.pooled, None)
-        return best if losses["proper"] - losses[best] > margin * error else "proper"
+        gain = losses["proper"] - losses[best]
+        return best, gain / error if error else float("inf")
 
     def interpolated(self, names: Sequence[str]) -> float:
         """Return the loss of a mixture of the usual loss and the best strategy, by the share that is best."""
         usual, best = self.known["proper"], self.known[self.pooled_choice(names, 0.0)]
-        share = min(SHARES, key=lambda share: self.held_out_loss(_unit(mixed(usual.held_out, best.held_out, share))))
+        share = min(
+            SHARES, key=lambda share: self.held_out_loss(in_spreads(mixed(usual.held_out, best.held_out, share)))
+        )
         held_out, test = (mixed(a, b, share) for a, b in ((usual.held_out, best.held_out), (usual.test, best.test)))
-        return self.test_loss(_unit(held_out), _unit(test, held_out))
+        return self.test_loss(in_spreads(held_out), in_spreads(test, held_out))
 
     def bag(self, names: Sequence[str]) -> float:
         """Return the loss of the average of each fold's own choice."""
@@ -140,14 +156,38 @@ class Rules:
             torch.stack(list(own)).mean(0) for own in zip(*(self.known[n].held_out for n in names), strict=True)
         ]
         test = [torch.stack(list(own)).mean(0) for own in zip(*(self.known[n].test for n in names), strict=True)]
-        return self.test_loss(_unit(held_out), _unit(test, held_out))
+        return self.test_loss(in_spreads(held_out), in_spreads(test, held_out))
+
+    @classmethod
+    def load(cls, metric: Metric, path: Path) -> Rules:
+        """Return what `save` kept."""
+        with np.load(path) as kept:
+            parts = {name: torch.from_numpy(kept[name]) for name in kept.files}
+        sizes = parts["sizes"].tolist()
+        names = [name.split("/")[1] for name in parts if name.startswith("test/")]
+        known = {
+            name: Scores(
+                list(parts[f"held_out/{name}"].double().split(sizes)), list(parts[f"test/{name}"].double().unbind())
+            )
+            for name in names
+        }
+        return cls(metric, known, parts["y"].split(sizes), parts["test_y"])
+
+    def save(self, path: Path) -> None:
+        """Keep the scores of all strategies, so that other rules can be tried without training."""
+        parts = {"y": self.pooled.numpy(), "test_y": self.test_y.numpy(), "sizes": np.array([len(y) for y in self.y])}
+        for name, own in self.known.items():
+            parts[f"held_out/{name}"] = torch.cat(own.held_out).float().numpy()
+            parts[f"test/{name}"] = torch.stack(own.test).float().numpy()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.savez(path, **parts)
 
     def all(self) -> dict[str, Any]:
         """Return the losses of every rule."""
         names = list(self.known)
         others = [name for name in names if name != SURROGATE]
-        choices = {f"{margin:g} SE": self.pooled_choice(names, margin) for margin in page.MARGINS}
-        without = {f"{margin:g} SE": self.pooled_choice(others, margin) for margin in page.MARGINS}
+        choices = {f"{margin:g} SE": self.pooled_choice(names, margin) for margin in cells.MARGINS}
+        without = {f"{margin:g} SE": self.pooled_choice(others, margin) for margin in cells.MARGINS}
         return {
             "single": self.single(),
             "alone": {name: self.alone(name) for name in names},
@@ -160,14 +200,19 @@ class Rules:
         }
 
 
-def _unit(scores: Sequence[Tensor], by: Sequence[Tensor] | None = None) -> list[Tensor]:
+def in_spreads(scores: Sequence[Tensor], by: Sequence[Tensor] | None = None) -> list[Tensor]:
     """Return scores in units of their spread, or of that of other scores."""
     spreads = [own.std(correction=0).clamp(min=1e-12) for own in (by or scores)]
     return [own / spread for own, spread in zip(scores, spreads, strict=True)]
 
 
-def outcome(run: dict[str, Any]) -> dict[str, Any]:
-    """Fit once and judge every strategy and rule on the test rows."""
+def path_of(run: Mapping[str, Any], scores: Path) -> Path:
+    """Return the file of the scores of a run."""
+    return scores / f"{run['model']}-{run['metric']}-{run['dataset']}-{run['seed']}.npz"
+
+
+def outcome(run: dict[str, Any], scores: Path | None = None) -> dict[str, Any]:
+    """Fit once and judge every strategy and rule on the test rows; keep all scores in a folder, if there is one."""
     X, y = table(run["dataset"], run["seed"])
     test = np.isin(np.arange(len(y)), split(y, run["seed"]).test)
     metric = get_metric(run["metric"])
@@ -178,32 +223,35 @@ def outcome(run: dict[str, Any]) -> dict[str, Any]:
         model.fit(X[~test], y[~test])
     cpu = time.process_time() - begun
     scaled = torch.from_numpy(Scaler(model.centre_, model.scale_).transform(X[test]))
-    found = {one.methods: Scores(one, scaled) for one in model.competition_.candidates}
-    first = model.competition_.candidates[0]
+    first, *_ = every = model.competition_.candidates
+    found = {one.strategy.name: Scores.of(one, scaled) for one in every if not one.left_out}
     rules = Rules(metric, found, [fold.rows.y for fold in first.folds], torch.from_numpy(y[test]))
-    seconds = {one.methods: one.seconds for one in model.competition_.candidates}
+    if scores is not None:
+        rules.save(path_of(run, scores))
+    seconds = {one.strategy.name: one.seconds for one in every}
     default = float(metric(model._decision(X[test]), y[test]))
     return {**rules.all(), "default": default, "cpu": cpu, "each": seconds, "positives": int(y[~test].sum())}
 
 
 def main() -> None:
-    parser = pages.parser_of(__doc__, page.RESULTS)
+    parser = pages.parser_of(__doc__, cells.RESULTS)
     parser.add_argument("--models", default="linear,additive,small,mlp")
-    parser.add_argument("--metrics", default=";".join(page.METRICS), help="separated by semicolons")
+    parser.add_argument("--metrics", default=";".join(cells.METRICS), help="separated by semicolons")
     parser.add_argument("--tables", help="names, separated by commas; by default all")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--scores", type=Path, help="folder in which the scores of every strategy are kept")
     asked = parser.parse_args()
-    tables = asked.tables.split(",") if asked.tables else [*thirty_tables(), *page.PAPER]
+    tables = asked.tables.split(",") if asked.tables else [*thirty_tables(), *cells.PAPER]
     runs = [
-        {"dataset": name, "metric": metric, "model": model, "seed": seed}
+        {"dataset": name, "metric": metric, "model": model, "seed": seed, "version": __version__}
         for seed in range(asked.seeds)
         for metric in asked.metrics.split(";")
         for name in tables
         for model in asked.models.split(",")
     ]
     if not asked.report:
-        pages.run_missing(Store(asked.results), runs, outcome)
-    if asked.results == page.RESULTS:
+        pages.run_missing(Store(asked.results), runs, partial(outcome, scores=asked.scores))
+    if asked.results == cells.RESULTS:
         page.main()
 
 

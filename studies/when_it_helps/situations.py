@@ -16,7 +16,7 @@ from studies.money import page as money
 from studies.numbers import page as numbers
 from studies.pages import markdown
 from studies.ranking import page as ranking
-from studies.strategies import page as strategies
+from studies.strategies import cells as strategies
 from studies.targets import page as targets
 
 
@@ -87,7 +87,8 @@ def table(rich: float, folder: str = "") -> str:
 
 def _strategies() -> str:
     frame = strategies.frame_of(list(Store(strategies.RESULTS)))
-    saved = frame[f"choice, {strategies.MARGIN}"][~frame["dataset"].isin(strategies.DEVELOPMENT)].dropna()
+    others = frame[~frame["dataset"].isin(strategies.DEVELOPMENT)]
+    saved = strategies.cells_of(others, f"choice, {strategies.MARGIN}")["mean"]
     return (
         f"{saved.mean():.1f} ± {saved.sem():.1f} % of the loss of one model by cross-entropy + threshold in the mean, "
         f"{saved.median():.1f} % in the median ({len(saved)} cells, tables not developed on)"
@@ -156,11 +157,10 @@ def regimes(networks: Mapping[str, float]) -> str:
     """Return what the surrogate adds by regime; `networks` are shares of the loss that it saves some of them."""
     frame = strategies.frame_of(list(Store(strategies.RESULTS)))
     rows = []
-    for model, own in frame.groupby("model", sort=False):
-        added = (own[f"choice, {strategies.MARGIN}"] - own[f"without, {strategies.MARGIN}"]).dropna()
-        rows.append(
-            [f"{model} model", "two classes, labels only", f"{added.mean():+.1f} ± {added.sem():.1f} % of the loss"]
-        )
+    models = [*frame.groupby("model", sort=False), *strategies.older(frame).groupby("model", sort=False)]
+    for model, own in models:
+        added, error = strategies.surrogate_adds(own)
+        rows.append([f"{model} model", "two classes, labels only", f"{added:+.1f} ± {error:.1f} % of the loss"])
     for title, share in networks.items():
         rows.append(
             [

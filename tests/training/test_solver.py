@@ -218,3 +218,15 @@ def test_problems_of_copies_of_a_model_share_their_columns_and_end_at_the_same_w
     values = [list(problem.path()) for problem in (alone, shared)]
     assert values[0] == values[1]
     torch.testing.assert_close(shared.scores(), scores_of(first, rows.x), rtol=1e-4, atol=1e-4)
+
+
+def test_columns_that_depend_on_each_other_have_coordinates_though_rounding_made_their_products_indefinite():
+    kinds = torch.randint(3, (2_500,), generator=torch.Generator().manual_seed(0))
+    one_hot = nn.functional.one_hot(kinds, 3).double()
+    problem = problem_of(
+        build_model("linear", 3), Rows(((one_hot - one_hot.mean(0)) / one_hot.std(0)).float(), kinds % 2.0)
+    )
+    problem.gram, problem.ridge = problem.gram - 1e-4 * torch.ones(3, 3), RIDGES[-1]  # as other rows are rounded
+    assert float(torch.linalg.eigvalsh(problem.gram)[0]) < -RIDGES[-1]
+    assert bool(problem.basis.isfinite().all())
+    assert problem.minimise(problem.proper, 300, problem.basis) < 0.6

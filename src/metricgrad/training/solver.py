@@ -30,6 +30,8 @@ MAX_WHITENED = 2_000
 """Columns up to which the start is searched in coordinates that take their correlations into account."""
 TOLERANCE, WHITENED_TOLERANCE = 1e-9, 1e-7
 """Relative gain of an iteration at which L-BFGS ends; in such coordinates a smaller one is lost in rounding."""
+LEAST_SHIFT = 1e-9
+"""Of the diagonal of the products of columns, as a share of its largest entry."""
 MAX_CELLS = 10_000_000
 """Cells of the columns of the rows that are solved for; of a larger table a part is drawn, rare classes first."""
 
@@ -167,10 +169,13 @@ class Problem:
 
     def _basis(self, gram: Tensor) -> Tensor:
         """Return coordinates, `(columns, columns)`, by the products of columns: weights are `basis @ them`."""
-        penalty = self.penalty[0].double()
-        steepness = gram / 4 + torch.diag(self.ridge * penalty + 1e-9 * gram.diagonal().max().clamp(min=1))
-        factor: Tensor = torch.linalg.cholesky(steepness)
-        unit = torch.eye(len(factor), dtype=factor.dtype)
+        unit = torch.eye(len(gram), dtype=gram.dtype)
+        steepness = gram / 4 + torch.diag(self.ridge * self.penalty[0].double())
+        shift = LEAST_SHIFT * gram.diagonal().max().clamp(min=1)
+        factor, failed = torch.linalg.cholesky_ex(steepness + shift * unit)
+        while failed:  # columns depend on each other, and rounding of their products made a direction negative
+            shift *= 10
+            factor, failed = torch.linalg.cholesky_ex(steepness + shift * unit)
         basis: Tensor = torch.linalg.solve_triangular(factor.mT, unit, upper=True)
         return basis
 
