@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from metricgrad import MetricRegressor, get_metric
 from metricgrad.estimators.competition import Competition
-from metricgrad.estimators.regressor import BY_HAND_LOSSES, LONGER, METHODS
+from metricgrad.estimators.number_competition import BY_HAND_LOSSES, LONGER, METHODS
 from metricgrad.evaluation.store import Store
 from metricgrad.metrics.constants import Correction, Units, chosen_correction, in_units
 from metricgrad.strategies.number_losses import quantile_of_constant
