@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -32,7 +34,7 @@ def curve(s: Array, y: Array, t: Array, w: Array) -> list[tuple[float, float]]:
 
 
 def area(points: list[tuple[float, float]]) -> float:
-    return sum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in zip(points, points[1:], strict=False))
+    return sum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in pairwise(points))
 
 
 def brute(s: Array, y: Array, t: Array, w: Array) -> float:

@@ -16,7 +16,7 @@ from metricgrad.estimators.metric_estimator import Array, seed_of, weights_for
 from metricgrad.metrics.constants import Units, in_units
 from metricgrad.metrics.registry import Metric, get_metric
 from metricgrad.training.data import Rows, Scaler, TrainingData, merge_duplicates
-from metricgrad.training.networks import Scorer
+from metricgrad.training.networks import Scorer, kind_of
 from metricgrad.training.recipe import Recipe
 from metricgrad.training.splits import Split
 
@@ -41,6 +41,8 @@ MIN_LEARNED_ROWS = 40
 """Held-out rows of a fold from which on a learned loss can be judged."""
 NOISE = 0.1
 """Of refined scores, in units of their spread: predictions of numbers are nearer to targets than scores of classes."""
+NETWORK_RATE = 1e-2
+"""Learning rate of the default recipe for networks: errors of numbers are far from learned at that for two classes."""
 USUAL, BY_HAND, CHOSEN = "squared error", "best loss by hand", "chosen"
 """Regressors of `fit_beside_usual`."""
 
@@ -115,7 +117,9 @@ class NumberCompetition(CompetingEstimator):
     def _recipe_for(self, spec: Any) -> Recipe:
         # The start is the best by squared error: the best by the metric may be so by chance.
         own = super()._recipe_for(spec)
-        return replace(own, noise=min(NOISE, own.noise), early_stopping=True)
+        faster = isinstance(self.recipe, str) and kind_of(spec) == "network"
+        rate = NETWORK_RATE if faster else own.learning_rate
+        return replace(own, noise=min(NOISE, own.noise), early_stopping=True, learning_rate=rate)
 
     def _network(self, spec: Any, *rest: Any) -> Scorer:
         """Return an untrained model; dropout, which the paper's network has, blurs numbers."""

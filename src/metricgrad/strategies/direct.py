@@ -24,7 +24,7 @@ class Direct(Strategy):
         return setting.solved and few and not metric.task.outputs and not metric.costly
 
     def from_best(self, setting: Setting) -> bool:
-        """Return whether the warm-up ends far away: where costs of numbers differ by side, and by a metric of uplift."""
+        """Return whether the warm-up ends far away: where costs differ by side, and by a metric of uplift."""
         return setting.metric.task.numbers or setting.metric.known_later
 
     def losses(self, setting: Setting, progress: Progress | None = None) -> Sequence[nn.Module]:
