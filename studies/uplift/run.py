@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from copy import copy
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -123,7 +124,7 @@ EXPERIMENTS = {
 
 def load(name: str, seed: int) -> Table:
     """Return a table; one that is made up is drawn anew for each seed."""
-    if name in ("made up, linear", "made up, steps"):
+    if name in page.MADE_UP:
         return made_up(seed, steps=name.endswith("steps"))
     return classes() if name == "class size" else experiment(*EXPERIMENTS[name])
 
@@ -233,13 +234,9 @@ def main() -> None:
     parser.add_argument("--methods", default=",".join(page.METHODS))
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    runs = [
-        {"table": table, "method": method, "seed": seed}
-        for seed in range(FIRST_SEED, FIRST_SEED + asked.seeds)
-        for table in asked.tables.split(";")
-        for method in asked.methods.split(",")
-        if method != "effect" or table.startswith("made up")
-    ]
+    chosen = (range(FIRST_SEED, FIRST_SEED + asked.seeds), asked.tables.split(";"), asked.methods.split(","))
+    every = [dict(zip(("seed", "table", "method"), each, strict=True)) for each in product(*chosen)]
+    runs = [each for each in every if each["method"] != "effect" or each["table"] in page.MADE_UP]
     pages.run_missing(Store(asked.results), [] if asked.report else runs, outcome)
     if asked.results == page.RESULTS:
         page.main()
