@@ -23,6 +23,7 @@ OURS = {"linear": "Linear model", "mlp": "Network"}
 USUAL, BY_HAND, CHOSEN = "squared error", "best loss by hand", "chosen"
 LONGER, WITHOUT = "best loss by hand, longer", "without the surrogate"
 SURROGATE, MIXED = "surrogate", "surrogate, averaged with by hand"
+ONE_SPLIT = " (one split)"
 COSTS = [cell for cell in CELLS if cell[0] == "bikes"]
 """Where less is better."""
 
@@ -38,9 +39,25 @@ def outcomes(path: Path = RESULTS, folded: bool = True) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def latest(path: Path = RESULTS) -> pd.DataFrame:
+    """Return the rows of the runs on folds, and of the older ones where a cell has no others by that model."""
+    now, before = outcomes(path), outcomes(path, folded=False)
+    if now.empty or before.empty:
+        return before if now.empty else now
+    names = ["dataset", "metric", "model"]
+    known = set(now[names].itertuples(index=False, name=None))
+    left = [each not in known for each in before[names].itertuples(index=False, name=None)]
+    return pd.concat([now, before[left]], ignore_index=True)
+
+
 def measured(found: pd.DataFrame, model: str) -> dict[tuple[str, str], str]:
-    """Return the titles of the cells that a model was trained on."""
-    return {cell: title for cell, title in TITLES.items() if len(of(found, cell, model, CHOSEN))}
+    """Return the titles of the cells that a model was trained on, with a mark where that was on one split."""
+    titles = {}
+    for cell, title in TITLES.items():
+        if len(of(found, cell, model, CHOSEN)):
+            folds = of(found, cell, model, CHOSEN, "folds") if "folds" in found else pd.Series([float("nan")])
+            titles[cell] = title if folds.eq(FOLDS).all() else f"{title}{ONE_SPLIT}"
+    return titles
 
 
 def of(found: pd.DataFrame, cell: tuple[str, str], model: str, kind: str, column: str = "test") -> pd.Series:
