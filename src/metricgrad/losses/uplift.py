@@ -25,6 +25,6 @@ class ClassTransformation(CrossEntropy):
         treated = targets[..., self.column] == 1
         wanted = ((targets[..., 0] == 1) == treated).to(scores.dtype)
         weights = torch.ones_like(scores) if weights is None else weights.expand_as(scores)
-        arms = [(weights * arm).sum().clamp(min=1e-12) for arm in (treated, ~treated)]
+        given, control = ((weights * arm).sum().clamp(min=1e-12) for arm in (treated, ~treated))
         loss = F.binary_cross_entropy_with_logits(scores, wanted, reduction="none")
-        return row_mean(loss, weights / torch.where(treated, *arms))
+        return row_mean(loss, weights / torch.where(treated, given, control))

@@ -29,17 +29,17 @@ class QiniLoss:
         if bool((codes > 1).any()):
             raise ValueError(f"column {self.column!r}: expected 0 or 1 in every row, got {codes.max():g}")
         curve, treated, positive = decided.at_every_threshold(), codes == 1, decided.labels
-        arms = [curve.cut.divided(decided.weights * arm)[0] for arm in (treated, ~treated)]
-        responses = [curve.cut.divided(decided.weights * (arm & positive))[0] for arm in (treated, ~treated)]
-        gain, rows = responses[0] - responses[1] * ratio(*arms), sum(arms)
+        given, control = (curve.cut.divided(decided.weights * arm)[0] for arm in (treated, ~treated))
+        helped, anyway = (curve.cut.divided(decided.weights * (arm & positive))[0] for arm in (treated, ~treated))
+        gain, rows = helped - anyway * ratio(given, control), given + control
         area = (rows.diff() * (gain[..., 1:] + gain[..., :-1])).sum(-1) / 2
         all_rows, whole = rows[..., -1], gain[..., -1]
-        helped, not_caused = (each[..., -1] for each in responses)
+        first, last = helped[..., -1], anyway[..., -1]
         # The highest curve: treated rows that respond come first, rows that respond without treatment last.
-        highest = helped * (all_rows - (helped + not_caused) / 2) + not_caused * whole / 2
+        highest = first * (all_rows - (first + last) / 2) + last * whole / 2
         random = all_rows * whole / 2
         value = ratio(area - random, highest - random)
-        compared = (arms[0][..., -1] > 0) & (arms[1][..., -1] > 0)
+        compared = (given[..., -1] > 0) & (control[..., -1] > 0)
         return decided.cut.spread((1 - torch.where(compared, value, 0.0)) / 2)
 
 
