@@ -1,11 +1,11 @@
-"""Numbers judged by tolerances and costs: METRICGRAD_DATA=... python -m studies.numbers.run [--seeds 5] [--folds]
+"""Numbers judged by tolerances and costs: METRICGRAD_DATA=... python -m studies.numbers.run [--seeds 3]
 
 Four tables, seven metrics: rented bikes by a cost (5 a unit short, 1 a unit over, 10 if short) and by fines of six
 bands that no usual loss fits, house prices within 10 %, diamonds within 5 % and 10 %, flights within 5 and 15 minutes.
-A linear model and a network are trained by every strategy of `MetricRegressor`, from the same rows; LightGBM by squared
-error, absolute error and a quantile is the reference. Everything has its constant, chosen on validation rows; test rows
-are judged once. Every run is stored as it ends; run again to continue. With `--folds`, five folds against one split, on
-two of the cells.
+One fit of `MetricRegressor` on five folds, its default, trains a linear model or a network by every strategy; every
+choice among them is judged from the same models. LightGBM is the reference, on the same folds (`boosted.py`).
+Everything has its constant, chosen on held-out rows; test rows are judged once. Every run is stored as it ends; run
+again to continue.
 """
 
 from __future__ import annotations
@@ -23,13 +23,16 @@ import torch
 from numpy.typing import NDArray
 
 from metricgrad import MetricRegressor, get_metric
+from metricgrad.estimators.candidates import Candidate
 from metricgrad.estimators.competition import Competition
-from metricgrad.estimators.regressor import BY_HAND_LOSSES, LONGER, METHODS
+from metricgrad.estimators.metric_estimator import scores_in_double
+from metricgrad.estimators.number_competition import BY_HAND_LOSSES, LONGER, METHODS
 from metricgrad.evaluation.store import Store
-from metricgrad.metrics.constants import Correction, Units, chosen_correction, in_units
-from metricgrad.strategies.number_losses import quantile_of_constant
-from metricgrad.training.splits import split
+from metricgrad.metrics.constants import Correction, chosen_correction
+from metricgrad.metrics.registry import Metric
+from metricgrad.training.data import Scaler
 from studies import pages
+from studies.numbers import boosted
 
 Array = NDArray[Any]
 RESULTS = pages.RESULTS / "numbers.jsonl"
@@ -44,9 +47,10 @@ CELLS = (
     ("flights", "within_units(15)"),
 )
 """Tables and metrics."""
-FOLDED_CELLS, FOLDS = (CELLS[0], CELLS[2]), (1, 5)
-"""What folds are looked at on, and how many; 1 is one split."""
+FOLDS = 5
 MODELS = ("linear", "mlp", "lightgbm")
+CONTINUED = "lightgbm continued"
+"""Trees that go on along the gradient of the surrogate, on the first cell."""
 CATEGORIES = {"bikes": ("hr", "mnth", "weekday", "season"), "king_county": ("zipcode",)}
 """Columns of numbers that are names of something."""
 MAX_KNOWN, MAX_TEST, TEST_SHARE = 10_000, 10_000, 0.3
@@ -55,6 +59,7 @@ KINDS = {
     "squared error": ("mse",),
     "best loss by hand": BY_HAND_LOSSES,
     "best loss by hand, longer": (*BY_HAND_LOSSES, LONGER),
+    "without the surrogate": (*BY_HAND_LOSSES, LONGER, "direct"),
     "chosen": METHODS["auto"],
 }
 """Strategies that compete for each kind of model."""
@@ -79,105 +84,87 @@ def carry_out(run: dict[str, Any]) -> dict[str, Any]:
     seed = FIRST_SEED + run["seed"]
     known = rows_of(run["dataset"], seed)
     begun = time.process_time()
-    outcome = (boosted if run["model"] == "lightgbm" else competed)(run, *known, seed)
+    by_model = {"lightgbm": boosted.grown, CONTINUED: boosted.continued}
+    outcome = by_model.get(run["model"], competed)(run, *known, seed)
     return {**outcome, "cpu_seconds": time.process_time() - begun, "known_rows": len(known[1])}
 
 
 def competed(run: dict[str, Any], X: Array, y: Array, test_X: Array, test_y: Array, seed: int) -> dict[str, Any]:
     """Return the values of the strategies of a model, by their kind, and which one was chosen."""
     metric = get_metric(run["metric"])
-    model = MetricRegressor(run["metric"], model=run["model"], random_state=seed, folds=run.get("folds", 1))
+    model = MetricRegressor(run["metric"], model=run["model"], random_state=seed, folds=run["folds"])
     found = model._competed(X, y)
 
     def among(*names: str) -> Competition:
         return found.among([each for each in found.candidates if each.strategy.name in names])
 
-    learned = [each.strategy.name for each in found.candidates if each.strategy.learned]
-    kept = {name: among(name, *BY_HAND_LOSSES) for name in learned}
-    kinds = {kind: among(*names) for kind, names in KINDS.items()}
-    kinds |= {name: own for name, own in kept.items() if own.best.strategy.name == name}
-    values: dict[str, Any] = {}
-    for kind, competition in kinds.items():
-        own = copy(model)._adopt(competition)
-        predictions = own.predict(test_X)
-        correction, own.correction_ = own.correction_, Correction()
-        values[kind] = {
-            "name": own.results_[0]["methods"],
-            "log": own.units_.log,
-            "correction": correction.kind,
-            "validation": own.results_[0]["value"],
-            "test": float(metric.value(metric(predictions, test_y))),
-            "plain": float(metric.value(metric(own.predict(test_X), test_y))),
-        }
+    def judged(competition: Competition) -> dict[str, Any]:
+        return _values(metric, copy(model)._adopt(competition), test_X, test_y)
+
+    learned = [each for each in found.candidates if each.strategy.learned]
+    beaten = {each.strategy.name: among(each.strategy.name, *BY_HAND_LOSSES) for each in learned}
+    values = {kind: judged(among(*names)) for kind, names in KINDS.items()}
+    whole = [each for each in learned if len(each.folds) == run["folds"]]
+    values |= {each.strategy.name: judged(found.among([each])) for each in whole}
+    scaled = torch.from_numpy(Scaler(model.centre_, model.scale_).transform(test_X))
+    for each in whole:
+        both = (each, among(*KINDS["best loss by hand, longer"]).best)
+        values[f"{each.strategy.name}, averaged with by hand"] = mixed(metric, both, scaled, test_y, seed)
     validation = {
         each.methods: {
-            "kept": each.strategy.name not in kept or kept[each.strategy.name].best is each,
+            "kept": each.strategy.name not in beaten or beaten[each.strategy.name].best is each,
             "value": float(metric.value(each.judged().loss(found.judge))),
+            "folds": len(each.folds),
         }
         for each in found.candidates
+        if each.folds
     }
-    return {"values": values, "validation": validation}
+    return {"values": values, "validation": validation, "rate": found.best.recipe.learning_rate}
 
 
-def boosted(run: dict[str, Any], X: Array, y: Array, test_X: Array, test_y: Array, seed: int) -> dict[str, Any]:
-    """Return the values of LightGBM by three objectives, each with its constant, and of the best on validation rows."""
-    import lightgbm
-
-    metric = get_metric(run["metric"])
-    parts = split(np.zeros(len(y)), seed, test=0.0, validation=0.2)
-    truth = torch.from_numpy(y[parts.validation])
-    options = {"verbose": -1, "num_threads": 1, "learning_rate": 0.05, "seed": seed}
-
-    def grown(name: str, units: Units, **more: Any) -> tuple[dict[str, Any], Units, torch.Tensor]:
-        z = units.from_targets(y)
-        train = lightgbm.Dataset(X[parts.train], z[parts.train])
-        stop = [lightgbm.early_stopping(50, verbose=False)]
-        kept = [train.create_valid(X[parts.validation], z[parts.validation])]
-        trees = lightgbm.train({**options, **more}, train, 2_000, valid_sets=kept, callbacks=stop)
-        scores = torch.from_numpy(trees.predict(X[parts.validation]))
-        correction, loss = chosen_correction(metric, units.to_targets(scores), truth, seed=seed)
-        tested = units.to_targets(torch.from_numpy(trees.predict(test_X))).numpy()
-        value = float(metric.value(metric(correction.apply(tested), test_y)))
-        values = {"name": name, "log": units.log, "validation": float(metric.value(loss)), "test": value}
-        return values | {"loss": loss}, units, scores
-
-    logs = (False, True) if (y > 0).all() else (False,)
-    squared = [grown("l2", Units.of(y[parts.train], log=log), objective="l2") for log in logs]
-    best, units, scores = min(squared, key=lambda each: each[0]["loss"])
-    targets = torch.from_numpy(units.from_targets(y[parts.validation]))
-    level = quantile_of_constant(in_units(metric, units), scores, targets, truth, None)
-    found = {
-        "squared error": best,
-        "absolute error": grown("l1", units, objective="l1")[0],
-        "quantile": grown(f"quantile {level:.2f}", units, objective="quantile", alpha=level)[0],
+def _values(metric: Metric, model: MetricRegressor, test_X: Array, test_y: Array) -> dict[str, Any]:
+    """Return what was chosen, and its values on held-out and on test rows, there without its constant too."""
+    predictions = model.predict(test_X)
+    correction, model.correction_ = model.correction_, Correction()
+    return {
+        "name": model.results_[0]["methods"],
+        "log": model.units_.log,
+        "correction": correction.kind,
+        "validation": model.results_[0]["value"],
+        "test": float(metric.value(metric(predictions, test_y))),
+        "plain": float(metric.value(metric(model.predict(test_X), test_y))),
     }
-    found["chosen"] = min(found.values(), key=lambda each: each["loss"])
-    shown = ("name", "log", "validation", "test")
-    return {"values": {kind: {name: each[name] for name in shown} for kind, each in found.items()}, "validation": {}}
+
+
+def mixed(
+    metric: Metric, both: tuple[Candidate, Candidate], scaled: torch.Tensor, test_y: Array, seed: int
+) -> dict[str, Any]:
+    """Return the values of the mean of the predictions of two strategies, with a constant of its own."""
+    first, second = (each.held_out() for each in both)
+    held_out = first._replace(scores=(first.scores + second.scores) / 2)
+    correction, loss = chosen_correction(metric, *held_out, seed=seed)
+    tested = [each.units.to_targets(scores_in_double(each.network(), scaled)) for each in both if each.units]
+    predictions = correction.apply(((tested[0] + tested[1]) / 2).numpy())
+    names = " and ".join(each.methods for each in both)
+    value = float(metric.value(metric(predictions, test_y)))
+    return {"name": names, "validation": float(metric.value(loss)), "test": value, "correction": correction.kind}
 
 
 def main() -> None:
     parser = pages.parser_of(__doc__, RESULTS)
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--models", default=",".join(MODELS))
-    parser.add_argument("--folds", action="store_true", help="five folds against one split")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--models", default=",".join((*MODELS, CONTINUED)))
+    parser.add_argument("--datasets", default=",".join(dict.fromkeys(dataset for dataset, _ in CELLS)))
     asked = parser.parse_args()
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore")
     runs = [
-        {"dataset": dataset, "metric": metric, "model": model, "seed": seed}
+        {"dataset": dataset, "metric": metric, "model": model, "seed": seed, "folds": FOLDS}
         for seed in range(asked.seeds)
-        for dataset, metric in CELLS
         for model in asked.models.split(",")
+        for dataset, metric in CELLS
+        if dataset in asked.datasets.split(",") and (model != CONTINUED or (dataset, metric) == CELLS[0])
     ]
-    if asked.folds:
-        runs = [
-            {"dataset": dataset, "metric": metric, "model": model, "seed": seed, "folds": folds}
-            for seed in range(asked.seeds)
-            for model in MODELS[:2]
-            for dataset, metric in FOLDED_CELLS
-            for folds in FOLDS
-        ]
     store = Store(asked.results)
     pages.run_missing(store, [] if asked.report else runs, carry_out)
     for record in store:

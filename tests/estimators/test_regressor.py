@@ -253,6 +253,12 @@ def test_few_rows_and_constant_targets_are_fitted_too() -> None:
     np.testing.assert_allclose(same.predict(X), 7, atol=1e-3)
 
 
+def test_networks_learn_faster_by_default_and_a_recipe_is_followed_as_it_is() -> None:
+    for model, recipe, expected in (("mlp", "default", 1e-2), ("linear", "default", 1e-2), ("mlp", SHORT, 0.02)):
+        assert MetricRegressor(model=model, recipe=recipe)._recipe_for(model).learning_rate == expected
+    assert MetricRegressor(model="tabm")._recipe_for("tabm").learning_rate == get_recipe("tabm").learning_rate
+
+
 def test_a_tolerance_that_every_prediction_keeps_leaves_nothing_to_a_surrogate() -> None:
     model = MetricRegressor("within_units(500)", model="linear", recipe=STEEP).fit(X, COUNTS)
     assert model.score(X, COUNTS) == 1

@@ -16,7 +16,8 @@ from threadpoolctl import threadpool_limits
 
 from metricgrad.demo.bikes import SEPARATOR, Bikes, load_bikes
 from metricgrad.estimators.explain import Explanation
-from metricgrad.estimators.regressor import BY_HAND, CHOSEN, USUAL, MetricRegressor, fit_beside_usual
+from metricgrad.estimators.number_competition import BY_HAND, CHOSEN, USUAL
+from metricgrad.estimators.regressor import MetricRegressor, fit_beside_usual
 from metricgrad.evaluation.statistics import Interval, corrected_interval
 from metricgrad.metrics.metric import Metric
 from metricgrad.metrics.registry import get_metric

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -13,45 +13,30 @@ from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from metricgrad.estimators.competing import CompetingEstimator, Kind, competes
 from metricgrad.estimators.metric_columns import checked_columns
-from metricgrad.estimators.metric_estimator import Array, scored, seed_of, weights_for
-from metricgrad.metrics.constants import Correction, Units, in_units
-from metricgrad.metrics.registry import Metric, get_metric
-from metricgrad.training.data import Rows, Scaler, TrainingData, merge_duplicates
+from metricgrad.estimators.metric_estimator import Array, scored, seed_of
+from metricgrad.estimators.number_competition import (
+    AUTO,
+    BY_HAND,
+    BY_HAND_LOSSES,
+    CHOSEN,
+    METHODS,
+    USUAL,
+    NumberCompetition,
+    metric_of_numbers,
+)
+from metricgrad.metrics.constants import Correction, Units
+from metricgrad.training.data import Rows, Scaler
 from metricgrad.training.history import Round, Verdict
-from metricgrad.training.networks import Scorer
 from metricgrad.training.recipe import Recipe
-from metricgrad.training.splits import Split
 
 if TYPE_CHECKING:
-    from metricgrad.estimators.candidates import Candidate, Judge
     from metricgrad.estimators.competition import Competition
     from metricgrad.estimators.explain import Explanation
     from metricgrad.estimators.terms import Terms
-    from metricgrad.strategies.strategy import Strategy
-
-AUTO, LONGER = "auto", "longer"
-USUAL_LOSSES = ("mse", "mae", "huber")
-BY_HAND_LOSSES = (*USUAL_LOSSES, "pinball", "tolerance", "cox")
-METHODS = {
-    AUTO: (*BY_HAND_LOSSES, LONGER, "direct", "surrogate"),
-    "usual": USUAL_LOSSES,
-    "hand-made": BY_HAND_LOSSES,
-    "mse": ("mse",),
-    "surrogate": (*BY_HAND_LOSSES, LONGER, "surrogate"),
-    "direct": (*BY_HAND_LOSSES, "direct"),
-}
-"""The strategies of every method: all, the usual losses, these and hand-made ones, squared error, one learned."""
-MIN_LEARNED_ROWS = 40
-"""Held-out rows of a fold from which on a learned loss can be judged."""
-NOISE = 0.1
-"""Of refined scores, in units of their spread: predictions of numbers are nearer to targets than scores of classes."""
-USUAL, BY_HAND, CHOSEN = "squared error", "best loss by hand", "chosen"
-"""Regressors of `fit_beside_usual`."""
 
 
-class MetricRegressor(RegressorMixin, CompetingEstimator):  # type: ignore[misc]
+class MetricRegressor(RegressorMixin, NumberCompetition):  # type: ignore[misc]
     """Regressor trained for any metric of numbers: a tolerance, a cost, a quantile, a rank, or a function of your own.
 
     Several strategies compete on held-out rows: the usual losses (squared, absolute, Huber), hand-made ones that suit
@@ -77,7 +62,7 @@ class MetricRegressor(RegressorMixin, CompetingEstimator):  # type: ignore[misc]
         that compete are linear, additive and mlp (`"auto"`), or those of them that can be read. Trees follow squared
         error only.
     recipe : Recipe or {"default"}
-        How to train.
+        How to train. By default networks learn at a rate of 0.01, above that of `MetricClassifier`.
     units : {"auto", "log", "standardised"}
         In what units the model is trained.
     validation_fraction : float
@@ -137,10 +122,6 @@ class MetricRegressor(RegressorMixin, CompetingEstimator):  # type: ignore[misc]
     correction_: Correction
     verdict_: Verdict
     chosen_recipe_: Recipe
-    _competing: ClassVar[Mapping[str, Sequence[str]]] = {
-        "auto": ("linear", "additive", "mlp"),
-        "readable": ("linear", "additive"),
-    }
 
     def __init__(
         self,
@@ -207,42 +188,6 @@ class MetricRegressor(RegressorMixin, CompetingEstimator):  # type: ignore[misc]
         """
         return self._adopt(self._competed(X, y, sample_weight, validation, columns, groups))
 
-    def _competed(
-        self,
-        X: Any,
-        y: ArrayLike | None,
-        sample_weight: ArrayLike | None = None,
-        validation: Any = None,
-        columns: Mapping[str, ArrayLike] | None = None,
-        groups: ArrayLike | None = None,
-    ) -> Competition:
-        """Check the input, hold rows out, learn the scale of the features, and train every strategy."""
-        from metricgrad.estimators.held_out import HoldOut, fold_count, held_out_parts, is_table, joined_for
-        from metricgrad.estimators.inputs import read_rows
-
-        X, y, validation, self.inputs_ = read_rows(self.model, X, y, validation)
-        metric, seed = _of_numbers(self.metric), seed_of(self.random_state)
-        self._check_arguments()
-        if is_table(validation):
-            X, y, sample_weight, validation = joined_for(metric, X, y, sample_weight, validation)
-        X, y = self._checked(X, y, ensure_min_samples=2, y_numeric=True)
-        targets: Array = np.asarray(y, np.float64)
-        weights = weights_for(metric, sample_weight, X)
-        known = checked_columns(columns, metric, len(targets))
-        if validation is None and groups is None and known is None and metric.takes_weights:
-            X, targets, weights = merge_duplicates(X, targets, weights)
-        table = TrainingData(X, targets, weights, columns=known)
-        strata = replace(table, targets=np.zeros(len(targets), np.int8))
-        several = (competes(self.model) or self.method == AUTO) and validation is None
-        count = fold_count(self.folds, metric, strata.targets, groups, several=several)
-        how = HoldOut(count, self.validation_fraction, seed, False, validation, groups)
-        plan = held_out_parts(strata, metric.task, how)
-        learned_from = plan[0].train if len(plan) == 1 else np.arange(len(targets))
-        scaler = Scaler.fit(X, learned_from, weights, standardise=self._standardises)
-        self.centre_, self.scale_ = scaler.centre, scaler.scale
-        with torch.random.fork_rng(devices=[]):
-            return self._compete(replace(table, scaler=scaler), plan, learned_from, metric, seed)
-
     def _adopt(self, found: Competition) -> MetricRegressor:
         """Become what won a competition."""
         from metricgrad.metrics.constants import chosen_correction
@@ -260,71 +205,6 @@ class MetricRegressor(RegressorMixin, CompetingEstimator):  # type: ignore[misc]
         detail = f"{best.units.name} units, {self.correction_}; {metric.label} {value:.4g}"
         self.verdict_, self.results_ = replace(verdict, detail=detail), found.results(value)
         return self
-
-    # ---- what competes ---------------------------------------------------------------------------------------------
-
-    def _kinds(
-        self, table: TrainingData, learned_from: Array, metric: Metric, seed: int, start: Scorer | None
-    ) -> list[Kind]:
-        """Return every model in every unit."""
-        found = []
-        for spec in self._specs(metric.task):
-            for units in self._units(table, learned_from):
-                own, inside = replace(table, targets=units.from_targets(table.targets)), in_units(metric, units)
-                recipe = self._recipe_for(spec)
-                network = self._network(spec, recipe, own, learned_from, inside, seed, start)
-                found.append(Kind(spec, recipe, network, own, inside, units))
-        return found
-
-    def _units(self, table: TrainingData, rows: Array) -> list[Units]:
-        """Return the units to try: standardised targets, and their logarithms if all are above 0."""
-        targets, weights = table.targets, None if table.weights is None else table.weights[rows]
-        positive = bool((targets > 0).all())
-        if self.units == "log" and not positive:
-            raise ValueError(f"y: expected numbers above 0 with units='log', got {targets.min():g}")
-        logs = {"auto": (False, True) if positive else (False,), "log": (True,), "standardised": (False,)}
-        return [Units.of(targets[rows], weights, log=log) for log in logs[self.units]]
-
-    def _recipe_for(self, spec: Any) -> Recipe:
-        # The start is the best by squared error: the best by the metric may be so by chance.
-        own = super()._recipe_for(spec)
-        return replace(own, noise=min(NOISE, own.noise), early_stopping=True)
-
-    def _network(self, spec: Any, *rest: Any) -> Scorer:
-        """Return an untrained model; dropout, which the paper's network has, blurs numbers."""
-        return super()._network("plain" if isinstance(spec, str) and spec == "mlp" else spec, *rest)
-
-    def _strategies(self, kind: Kind, plan: Sequence[Split]) -> Sequence[Strategy]:
-        from metricgrad.strategies.registry import strategies_for
-        from metricgrad.strategies.strategy import Setting
-
-        differ = len(np.unique(kind.table.targets[plan[0].train])) > 1
-        enough = differ and min(len(parts.validation) for parts in plan) >= MIN_LEARNED_ROWS
-        names = [name for name in METHODS[self.method] if enough or name in BY_HAND_LOSSES]
-        suited = strategies_for(Setting(kind.metric, kind.recipe, kind.network))
-        return [strategy for strategy in suited if strategy.name in names]
-
-    def _candidate(self, kind: Kind, strategy: Strategy, metric: Metric) -> Candidate:
-        from metricgrad.estimators.candidates import NumberCandidate
-
-        assert kind.units is not None
-        return NumberCandidate(kind.model, kind.recipe, strategy, kind.units, metric)
-
-    def _judge(self, metric: Metric) -> Judge:
-        from metricgrad.estimators.candidates import Judge
-
-        return Judge(metric, metric)
-
-    def _judged_rows(self, rows: Rows, table: TrainingData, held_out: Array) -> Rows:
-        """Return the held-out rows with targets as they were given, in double precision."""
-        weights = None if table.weights is None else torch.from_numpy(table.weights[held_out])
-        return rows._replace(y=table.labels(held_out, torch.float64), w=weights)
-
-    def _check_arguments(self) -> None:
-        self._check_training(tuple(METHODS))
-        self._check_folds()
-        if self.units not in ("auto", "log", "standardised"):
-            raise ValueError(f"units: expected 'auto', 'log' or 'standardised', got {self.units!r}")
 
     # ---- using -----------------------------------------------------------------------------------------------------
 
@@ -367,7 +247,7 @@ class MetricRegressor(RegressorMixin, CompetingEstimator):  # type: ignore[misc]
         -------
         float
         """
-        metric, predictions = _of_numbers(self.metric), self.predict(X)
+        metric, predictions = metric_of_numbers(self.metric), self.predict(X)
         targets: Array = np.asarray(column_or_1d(y), np.float64)
         known = checked_columns(columns, metric, len(predictions))
         return scored(metric, predictions, targets, sample_weight, known)
@@ -417,16 +297,6 @@ class MetricRegressor(RegressorMixin, CompetingEstimator):  # type: ignore[misc]
         verdict = self.verdict_
         known = {"trained in": f"{self.units_.name} units", "predictions": str(self.correction_)}
         return {"model": str(self.network_.name or "own"), "strategy": verdict.winner, **known}
-
-
-def _of_numbers(spec: Any) -> Metric:
-    metric = get_metric(spec)
-    if not metric.task.numbers:
-        raise ValueError(
-            f"metric: expected one of numbers (within, step_cost, pinball, mae, spearman ...), got {metric.name!r} of "
-            f"{metric.task.name}; a function of your own is black_box(fn, higher_is_better=..., task='regression')"
-        )
-    return metric
 
 
 def fit_beside_usual(model: MetricRegressor, X: Any, y: Any, **given: Any) -> dict[str, MetricRegressor]:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metricgrad.estimators.regressor import METHODS, MetricRegressor
+from metricgrad.estimators.number_competition import METHODS
+from metricgrad.estimators.regressor import MetricRegressor
 from metricgrad.evaluation.comparison_result import Trial
 from metricgrad.metrics.registry import Metric
 from metricgrad.training.networks import TREES

@@ -1,4 +1,4 @@
-"""The metrics with columns by name: money of each row, what is caught at a capacity, and groups."""
+"""The metrics with columns by name: money of each row, what is caught at a capacity, groups, and uplift."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from metricgrad.metrics.groups import equal_opportunity_gap, group_min
 from metricgrad.metrics.metric import Metric
 from metricgrad.metrics.money import expected_profit, savings, value_at_capacity
+from metricgrad.metrics.uplift import qini
 
 METRICS: tuple[Metric, ...] = ()
 PARAMETRIC: tuple[Callable[..., Metric], ...] = (
@@ -15,6 +16,7 @@ PARAMETRIC: tuple[Callable[..., Metric], ...] = (
     value_at_capacity,
     equal_opportunity_gap,
     group_min,
+    qini,
 )
 """Their settings are numbers, names of columns or of metrics."""
 ALIASES: dict[str, str] = {}

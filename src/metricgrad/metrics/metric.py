@@ -74,6 +74,8 @@ class Metric:
         Those of the columns that hold codes of groups, 0, 1, 2 ..., rather than amounts.
     column_sizes : tuple of float
         A typical amount of each column, or the number of groups; random sets are drawn like this. 1 if not known.
+    known_later : bool
+        Whether the columns are known only after a row is decided, so that no rule may decide by them.
     top_rows : bool
         Whether at the best threshold the loss depends only on the few rows of the highest scores, as for precision.
 
@@ -111,6 +113,7 @@ class Metric:
     decided_loss: Callable[[Any], Tensor] | None = field(default=None, repr=False)
     groups: tuple[str, ...] = field(default=(), repr=False)
     column_sizes: tuple[float, ...] = field(default=(), repr=False)
+    known_later: bool = field(default=False, repr=False)
 
     @torch.no_grad()
     def __call__(self, scores: Any, targets: Any, weights: Any = None) -> Tensor:

@@ -20,9 +20,9 @@ class CostWeighted(Strategy):
     name, usual = "cost-weighted", True
 
     def suits(self, setting: Setting) -> bool:
-        """Return whether the metric has columns and its calls are cheap."""
+        """Return whether the metric has columns that rows can be decided by, and its calls are cheap."""
         metric = setting.metric
-        return bool(metric.columns) and metric.task.name == "columns" and not metric.costly
+        return bool(metric.columns) and metric.task.name == "columns" and not (metric.costly or metric.known_later)
 
     def rows(self, setting: Setting) -> Rows | None:
         """Return the rows weighted by the cost of an error, by the metric near the model of the usual loss."""

@@ -24,8 +24,8 @@ class Direct(Strategy):
         return setting.solved and few and not metric.task.outputs and not metric.costly
 
     def from_best(self, setting: Setting) -> bool:
-        """Return whether targets are numbers: what costs differ by side for is far from where the warm-up ends."""
-        return setting.metric.task.numbers
+        """Return whether the warm-up ends far away: where costs differ by side, and by a metric of uplift."""
+        return setting.metric.task.numbers or setting.metric.known_later
 
     def losses(self, setting: Setting, progress: Progress | None = None) -> Sequence[nn.Module]:
         """Return the true metric."""

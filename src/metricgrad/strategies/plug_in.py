@@ -14,5 +14,6 @@ class PlugIn(Strategy):
     name, usual, nothing = "plug-in", True, True
 
     def suits(self, setting: Setting) -> bool:
-        """Return whether the metric must know something else of the rows than their class."""
-        return bool(setting.metric.columns) and setting.metric.task.name == "columns" and not setting.metric.costly
+        """Return whether the metric must know something else of the rows than their class, which is known in time."""
+        metric = setting.metric
+        return bool(metric.columns) and metric.task.name == "columns" and not (metric.costly or metric.known_later)

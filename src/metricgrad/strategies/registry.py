@@ -12,6 +12,7 @@ from metricgrad.strategies.plug_in import PlugIn
 from metricgrad.strategies.proper import Proper
 from metricgrad.strategies.strategy import Setting, Strategy
 from metricgrad.strategies.surrogate import Surrogate
+from metricgrad.strategies.transformed import Transformed
 from metricgrad.strategies.weighted import Weighted
 from metricgrad.training.networks import TREES
 
@@ -19,6 +20,7 @@ STRATEGIES: tuple[Strategy, ...] = (
     Proper(),
     PlugIn(),
     CostWeighted(),
+    Transformed(),
     Weighted(),
     HandMade(),
     Direct(),
