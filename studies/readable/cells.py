@@ -11,12 +11,13 @@ import pandas as pd
 from metricgrad import get_metric
 from studies.pages import RESULTS as FOLDER
 
-RESULTS = FOLDER / "readable.jsonl"
+RESULTS, DESIGNS = FOLDER / "readable.jsonl", FOLDER / "readable_designs.jsonl"
 METRICS = ("f1", "average_precision", "recall_at_precision(0.9)", "ks", "partial_auc(0.05)")
 LOG_LOSS = "log loss"
 FIRST_SEED = 800
 """No other experiment has used these seeds."""
 OURS, OURS_FOR_LOG_LOSS, FOLDED = "additive", "additive for log loss", "additive for log loss, 5 folds"
+BY_FEATURE_AND_BOOSTED = "smooth and boosted for log loss, 5 folds"
 EBM, EBM_PAIRS = "ebm, no pairs", "ebm"
 COMPETING = "additive, competing"
 PAIRS, PAIRS_FOR_LOG_LOSS = "additive, 10 pairs", "additive for log loss, 10 pairs"
@@ -27,6 +28,7 @@ MODELS = {
     "linear": "linear, for the metric",
     OURS_FOR_LOG_LOSS: "additive, for log loss",
     FOLDED: "additive, for log loss, mean of five folds",
+    BY_FEATURE_AND_BOOSTED: "smooth and boosted, for log loss, mean of five folds (of the study only)",
     PAIRS_FOR_LOG_LOSS: "additive, 10 pairs, for log loss",
     EBM: "EBM without pairs",
     EBM_PAIRS: "EBM, its default pairs",

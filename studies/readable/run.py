@@ -27,8 +27,8 @@ from metricgrad.evaluation.store import Store
 from metricgrad.metrics.metric import Metric
 from metricgrad.training.splits import Split, folds, split
 from studies import pages
-from studies.readable import page, rivals
-from studies.readable.cells import COMPETING, FIRST_SEED, FOLDED, FOR_A_METRIC, METRICS, RESULTS
+from studies.readable import boosting, page, rivals, smoothing
+from studies.readable.cells import BY_FEATURE_AND_BOOSTED, COMPETING, FIRST_SEED, FOLDED, FOR_A_METRIC, METRICS, RESULTS
 from studies.win.run import DATASETS
 
 MAX_ROWS, FOLDS = 20_000, 5
@@ -91,6 +91,8 @@ def outcome(table: str, model: str, seed: int, metric: str | None = None) -> dic
         found = competing(X, y, parts, seed, metric)
     elif model == FOLDED:
         found = folded(X, y, parts, seed)
+    elif model == BY_FEATURE_AND_BOOSTED:
+        found = smooth_and_boosted(X, y, parts, seed)
     else:
         found = own(X, y, parts, seed, *{**OWN, **AT_ONCE}[model], metric or LOG_LOSS)
     seconds = time.process_time() - begun
@@ -145,6 +147,15 @@ def folded(X: np.ndarray, y: np.ndarray, parts: Split, seed: int) -> rivals.Judg
     return rivals.Judged(test, tuning, known)
 
 
+def smooth_and_boosted(X: np.ndarray, y: np.ndarray, parts: Split, seed: int) -> rivals.Judged:
+    """Average additive models with a penalty for every feature, and boosted shapes, each the mean of five folds."""
+    known = np.sort(np.concatenate((parts.train, parts.validation)))
+    cut = list(folds(y[known], FOLDS, seed))
+    each = [fit(X[known], y[known], X[parts.test], cut) for fit in (smoothing.mean_of_folds, boosting.mean_of_folds)]
+    test, tuning = (np.mean(both, 0) for both in zip(*each, strict=True))
+    return rivals.Judged(test, tuning, known)
+
+
 def judged(metric: str, found: rivals.Judged, y: np.ndarray, parts: Split) -> float:
     """Return the loss of the test rows, at the best threshold of the tuning rows where the metric has one."""
     judge = get_metric(metric)
@@ -159,7 +170,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument(
         "--models",
-        default=";".join((*OTHERS, *AT_ONCE, FOLDED, *OWN, COMPETING)),
+        default=";".join((*OTHERS, *AT_ONCE, FOLDED, BY_FEATURE_AND_BOOSTED, *OWN, COMPETING)),
         help="names, separated by semicolons",
     )
     parser.add_argument("--tables", default="")
