@@ -22,7 +22,7 @@ MODELS = (MLP, TABM, TREES)
 BY_METRIC, NO_NORM = "tabm, checkpoints by the metric", "tabm, no batch norm"
 RANDOM, PLAIN = "tabm, ramps that start at random", "tabm, features as they are"
 ABLATIONS = (BY_METRIC, NO_NORM, RANDOM, PLAIN)
-FOLDED = {"tabm, five folds": "tabm", "LightGBM, five folds": "lightgbm"}
+FOLDED = {"tabm, five folds": "tabm", "LightGBM, five folds": "lightgbm", "mlp, five folds": "mlp"}
 """`MetricClassifier` with these models, by the names they are stored under."""
 ABLATED = ("satimage", "page_blocks", "jm1", "us_crime", "wine_quality", "yeast", "ijcnn1", "covtype")
 DEVELOPED = (
