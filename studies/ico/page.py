@@ -117,8 +117,8 @@ def starts(found: pd.DataFrame) -> str:
         items.append(
             f"- {NAMES[name]}: the {reached.shape[1]} starts end within {spread.mean():.2f} of each other. The best of "
             f"the search is {left.mean():+.2f} ± {left.sem():.2f} from the model as it comes on known rows, and "
-            f"{kept.mean():+.2f} ± {kept.sem():.2f} on test rows; it is {drop.mean():+.2f} ± {drop.sem():.2f} better on "
-            f"known rows than on test rows. On known rows it is {room:+.2f} from the printed test value."
+            f"{kept.mean():+.2f} ± {kept.sem():.2f} on test rows; it is {drop.mean():+.2f} ± {drop.sem():.2f} better "
+            f"on known rows than on test rows. On known rows it is {room:+.2f} from the printed test value."
         )
     return "\n".join(items)
 
