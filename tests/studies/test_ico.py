@@ -6,10 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from sklearn.metrics import precision_recall_curve
 
 from metricgrad.evaluation.store import Store
 from studies.ico import page, run
+from studies.ico.search import Area, search
 
 PAGE = Path(__file__).parents[2] / "docs" / "ico.md"
 
@@ -64,3 +66,32 @@ def test_the_value_is_the_area_over_high_recalls_in_percent() -> None:
     grid = np.linspace(0.95, 1, 2_001)
     expected = 100 * np.interp(grid, recall[::-1], precision[::-1]).mean()
     assert run.value(scores, y) == pytest.approx(expected, abs=0.2)
+
+
+def test_the_exact_area_of_the_search_is_the_metric_and_the_smooth_one_comes_near_it() -> None:
+    X, y = _rows()
+    area, weights = Area(X, y), np.array([1.0, 0.2, 0.0])
+    scores = (X @ (area.basis @ weights / area.scale)).astype(np.float64)
+    assert area.exact(weights) == pytest.approx(run.value(scores, y), abs=0.05)
+    assert 100 * float(1 - area.smooth(torch.tensor(weights).float(), 1e-3)) == pytest.approx(
+        area.exact(weights), abs=1
+    )
+
+
+def test_a_search_from_many_starts_finds_a_model_that_cross_entropy_does_not() -> None:
+    X, y = _rows()
+    reached = search(X, y, seed=0)
+    area = Area(X, y)
+    assert reached.best > area.exact(area.logistic(1)) + 2
+    assert reached.best >= max(reached.starts.values())
+    assert run.value(X @ reached.weights, y) == pytest.approx(reached.best, abs=0.05)
+
+
+def _rows() -> tuple[np.ndarray, np.ndarray]:
+    """Return rows whose last positives another direction finds than most of them."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1_500, 3)).astype(np.float32)
+    y = rng.random(1_500) < 0.2
+    X[y, 0] += 3 * (rng.random(y.sum()) < 0.8)
+    X[y, 1] += 1.5
+    return X, y

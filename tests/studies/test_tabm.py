@@ -62,12 +62,13 @@ def test_an_interval_by_tables_is_wider_than_nothing_and_holds_the_estimate(stor
 
 
 def test_five_folds_are_compared_where_both_were_run(stored: Path) -> None:
-    assert "Not measured yet." in page.part(stored)
-    own, other = page.FOLDED
-    for model, loss in ((own, 0.1), (other, 0.2)):
+    assert "## Five folds\n\nNot measured yet." in page.part(stored)
+    for model, loss in ((page.TABM_FOLDS, 0.1), (page.TREES_FOLDS, 0.2)):
         for metric in page.METRICS:
             run = {"table": "t0", "metric": metric, "model": model, "seed": 400}
             Store(stored).add(run, {"loss": loss, "kept": "", "seconds": 1.0, "command": "python x"})
     text = " ".join(page.part(stored).split())
-    assert "on one of the smallest tables only" in text
-    assert "tabm has 50.0 % less loss in sum" in text
+    assert "on one of the smallest of 38 tables only" in text
+    assert "| mlp, one split | 1 | +75.0 % | +75.0 ± 0.0 % | +75.0 to +75.0 | +75.0 % | 2 : 0 : 0 |" in text
+    assert "| LightGBM, five folds | 1 | +50.0 % |" in text
+    assert page.MLP_FOLDS not in text
