@@ -211,7 +211,7 @@ BAD = {
     "unknown metric": ("a,churn\n1,yes\n", "metric: unknown name 'f11'; did you mean f1", ["--metric", "f11"]),
     "code as a metric": ("a,churn\n1,yes\n", "metric: expected numbers, tp fp fn tn", ["--metric", "exit(tp)"]),
     "unknown recipe": ("a,churn\n1,yes\n", "recipe: expected", ["--recipe", "slow"]),
-    "unknown model": (FINE, "model: expected one of mlp, small, plain, linear", ["--model", "huge"]),
+    "unknown model": ("", "model: expected one of auto, readable, mlp, small, plain, linear", ["--model", "huge"]),
     "unknown positive": (FINE, "positive: expected one of", ["--positive", "maybe"]),
     "unknown column": (FINE, "ignore: expected names of columns, got b", ["--ignore", "b"]),
 }

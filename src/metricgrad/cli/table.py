@@ -81,6 +81,7 @@ def fit(
     if readable and model not in ("auto", "readable"):
         raise typer.BadParameter(f"expected no --model with it, got {model!r}", param_hint="--readable")
     check_free(out)
+    _check_model(model)
     given: dict[str, Any] = {
         "metric": judge if ".py:" in metric else metric,
         "method": method,
@@ -97,6 +98,16 @@ def fit(
         estimator.fit(frame, labels, sample_weight=weights, groups=group, times=time, columns=columns)
     save_or_rescue(estimator, out)
     _show_fit(estimator, out)
+
+
+def _check_model(name: str) -> None:
+    """Refuse a model that there is not before a table is read."""
+    from metricgrad.estimators.competing import COMPETING
+    from metricgrad.training.networks import MODELS
+
+    known = (*COMPETING, *MODELS)
+    if name not in known:
+        raise ValueError(f"model: expected one of {', '.join(known)}, got {name!r}")
 
 
 def _estimator(judge: Metric, recipe: str, given: dict[str, Any], own: dict[str, Any]) -> TableModel:
