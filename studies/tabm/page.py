@@ -177,7 +177,7 @@ def _as_it_comes(path: Path) -> str:
     tables = len(found.index.get_level_values("table").unique())
     s, (low, high) = saved(found, MLP, TABM_FOLDS), interval(found, MLP, "mean", TABM_FOLDS)
     return (
-        f" With the five folds that are the default, on {spelt(tables)} of the {TABLES} tables: in the mean of the cells "
+        f" With five folds, the default, on {spelt(tables)} of the {TABLES} tables: in the mean of the cells "
         f"{_less(s['mean'])} than mlp on one split ({low:+.1f} to {high:+.1f})."
     )
 
