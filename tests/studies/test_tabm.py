@@ -72,3 +72,6 @@ def test_five_folds_are_compared_where_both_were_run(stored: Path) -> None:
     assert "| mlp, one split | 1 | +75.0 % | +75.0 ± 0.0 % | +75.0 to +75.0 | +75.0 % | 2 : 0 : 0 |" in text
     assert "| LightGBM, five folds | 1 | +50.0 % |" in text
     assert page.MLP_FOLDS not in text
+    assert "on one of the 38 tables: in the mean of the cells 75.0 % less than mlp on one split" in " ".join(
+        page.verdict(stored).split()
+    )
