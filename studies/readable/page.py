@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +9,10 @@ import pandas as pd
 
 from metricgrad.evaluation.store import Store
 from studies.pages import DOCS, ROOT, count_range, listed, markdown, titled, versions, wrapped
-from studies.readable import pictures
+from studies.readable import pictures, tried
 from studies.readable.cells import (
     BY_FEATURE_AND_BOOSTED,
     COMPETING,
-    DESIGNS,
     EBM,
     EBM_PAIRS,
     FOLDED,
@@ -34,6 +32,7 @@ from studies.readable.cells import (
     losses,
     seconds,
 )
+from studies.readable.tables import comparison, mean_error
 
 PAGE, IMAGES = DOCS / "readable.md", DOCS / "images"
 RIVALS = {
@@ -44,29 +43,6 @@ RIVALS = {
 MIN_SHARE = 0.75
 """Of the runs of EBM that a model must have to be in the table of means."""
 FEW_SEEDS = "Preliminary: fewer than three seeds, so that a cell depends much on its split."
-
-
-def mean_error(values: pd.Series) -> str:
-    """Write a mean and its standard error in percent."""
-    return f"{100 * values.mean():+.1f} ± {100 * values.sem():.1f}"
-
-
-def comparison(found: pd.DataFrame, own: str, other: str, metrics: Iterable[str]) -> str:
-    """Write a table: by metric, how much of the loss a model saves against another, and where it is ahead."""
-    both, rows = cells(found, own, other), []
-    metrics = list(metrics)
-    for metric in (*metrics, "all"):
-        some = both[both.index.get_level_values("metric").isin(metrics)] if metric == "all" else at(both, metric)
-        if len(some) < 2 or (metric == "all" and len(rows) < 2):
-            continue
-        per_table = some["saved"].groupby(level="table").mean()  # metrics of a table are not independent
-        wins, defeats = (some["own"] < some["other"]).sum(), (some["own"] > some["other"]).sum()
-        name = "**all**" if metric == "all" else label(metric)
-        rows.append([name, mean_error(per_table), f"{wins} : {defeats}", f"{100 * ahead(some):.0f} %"])
-    head = ["metric", "loss saved, % (mean ± SE over tables)", "ahead : behind", "ahead in"]
-    seeds = count_range(both["seeds"]) if rows else ""
-    title = f"{MODELS[own]} against {MODELS[other]}; seeds of a cell: {seeds}"
-    return titled(title, markdown(head, rows)) if rows else ""
 
 
 def mean_table(found: pd.DataFrame) -> str:
@@ -168,34 +144,6 @@ def with_pairs(found: pd.DataFrame) -> str:
     )
 
 
-def designs(path: Path = DESIGNS) -> str:
-    """Write what other designs save of the loss of EBM and of ours on development splits."""
-    rows = [
-        (record["run"]["table"], record["run"]["seed"], metric, name, loss)
-        for record in Store(path)
-        for name, losses in record["losses"].items()
-        for metric, loss in losses.items()
-    ]
-    frame = pd.DataFrame(rows, columns=["table", "seed", "metric", "model", "loss"])
-    found, shown = frame.pivot_table("loss", ["table", "seed", "metric"], "model"), []
-    for name in [name for name in dict.fromkeys(frame["model"]) if name != "ebm"]:
-        row = [name.replace("ebm", "EBM")]
-        for other in ("ebm", "ours"):
-            both = cells(found, name, other)
-            metrics, log = both.drop(index=LOG_LOSS, level="metric"), at(both, LOG_LOSS)["saved"]
-            per_table = metrics["saved"].groupby(level="table").mean()
-            same = name == other
-            row += ["", "", ""] if same else [f"{100 * ahead(metrics):.0f} %", mean_error(per_table), mean_error(log)]
-        shown.append(row)
-    head = [
-        "",
-        *(f"{what} {other}" for other in ("EBM", "ours") for what in ("ahead of", "saved of", "log loss saved of")),
-    ]
-    tables, seeds = frame["table"].nunique(), count_range(cells(found, "ours", "ebm")["seeds"])
-    title = f"Means of five folds for log loss, in %, over five metrics; {tables} tables, seeds of a cell: {seeds}"
-    return titled(title, markdown(head, shown))
-
-
 def page(path: Path = RESULTS) -> str:
     """Return the page; every number on it comes from the results."""
     records = list(Store(path))
@@ -224,10 +172,7 @@ def page(path: Path = RESULTS) -> str:
             pairs=with_pairs(found),
             others="\n\n".join(comparison(found, OURS, model, METRICS) for model in others),
             times=time_table(times),
-            designs=designs(),
-            boosting=comparison(found, BY_FEATURE_AND_BOOSTED, EBM, (*METRICS, LOG_LOSS)),
-            boosting_ours=comparison(found, BY_FEATURE_AND_BOOSTED, FOLDED, (*METRICS, LOG_LOSS)),
-            designs_made=versions(Store(DESIGNS)),
+            tried=tried.part(found),
             by_table=by_table(found),
             made=versions(records),
         )
@@ -299,51 +244,7 @@ Losses on test rows: additive for the metric / EBM without pairs.
 
 {by_table}
 
-## What was tried to be ahead more often
-
-**Other designs, on development splits.** All models know the training rows of a seed that no comparison uses, and are
-judged on its validation rows; test rows were not looked at.
-
-- *ours*: the additive model as it is. *By feature*: the same columns, and a ridge penalty for the line and for the
-  bends of every feature, found from the training rows alone (generalised Fellner-Schall).
-- *Boosted*: steps of single features in turn, at up to 64 bins a feature that are finer where the rarer class is,
-  stopped by the held-out rows of each fold. A row is read once in two rounds; between, slopes are moved by the products
-  of bins.
-- Names joined by a plus are means of scores. *Shares by log loss* are chosen on held-out rows. The last line is no
-  design: the mean with EBM itself shows what shapes as good as those of EBM would add.
-
-{designs}
-
-Boosted shapes are as good as EBM on some tables and in an eighth of its time, but behind it in the mean. They help where
-shapes are steps (page blocks, thyroid disease), and cost where they are smooth (climate simulation crashes, satellite).
-First looks on seed 950, not stored: boosting greedily instead of in turn, at plain quantiles, on from the smooth model,
-and knots of the smooth model where the rarer class is, were worse or no better. `python -m studies.readable.designs`,
-{designs_made}.
-
-**On test rows.** The mean of the two kinds of shapes that had the least log loss on these splits, smooth by feature and
-boosted, was judged once:
-
-{boosting}
-
-{boosting_ours}
-
-It is level with EBM, in less time than our five folds take now, and no more often ahead. So it is not in the package. Even
-the mean of our model and EBM itself is hardly ahead of EBM in more than half of the cells above: models of one kind that
-are all well fitted differ by chance, and 60 % of the cells is more than better shapes can give.
-
-**Earlier looks** on 27 of the smaller tables, one split of another seed, on rows in none of its test parts, not stored;
-all of them the mean of five folds for log loss, beside EBM on the same rows. As it is: ahead in 55 % of the cells,
-5.0 % of the loss saved.
-
-- **Knots where a small tree of the feature cuts**, beside the quantiles: 57 %, 7.0 %. Learned from all rows instead of
-  those of each fold, as the average needs them, they see held-out rows: 56 %, 4.9 %.
-- **The mean with shapes that were boosted** (scikit-learn's histogram trees without interactions), which are much worse
-  alone (34 %): 62 %, 7.8 %. At the knots of the model, 32 of them, where the mean is again one additive model with as
-  many columns: 63 % beside 61 % without, on 22 tables, 7.4 % each.
-- **Twice the bins**: as before. **Three times the folds**: 60 % beside 58 %. **Adaptive ridge**, which spares large
-  rises: worse in a first look.
-
-Additive models are unchanged.
+{tried}
 
 ## How it was measured
 
