@@ -134,7 +134,7 @@ def worst_cells(frame: pd.DataFrame) -> str:
     cells = cells_of(frame, f"choice, {MARGIN}")["mean"].nsmallest(SHOWN_WORST)
     positives = frame.groupby(["dataset", "metric", "model"])["positives"].mean()
     told = (
-        f"{dataset} ({get_metric(metric).label}, {model}, {positives[dataset, metric, model]:.0f} positives) {saved:.0f} %"
+        f"{dataset} ({get_metric(metric).label}, {model}, {positives[dataset, metric, model]:.0f}) {saved:.0f} %"
         for (dataset, metric, model), saved in cells.items()
     )
     return wrapped(f"The worst cells, with the positives among their training rows: {', '.join(told)}.")
