@@ -89,10 +89,11 @@ def _strategies() -> str:
     frame = strategies.frame_of(list(Store(strategies.RESULTS)))
     others = frame[~frame["dataset"].isin(strategies.DEVELOPMENT)]
     saved = strategies.cells_of(others, f"choice, {strategies.MARGIN}")["mean"]
+    models = listed(others["model"].unique())
     return (
         f"{saved.mean():.1f} ± {saved.sem():.1f} % of the loss of one model by cross-entropy + threshold in the mean, "
-        f"{saved.median():.1f} % in the median ({len(saved)} cells of {listed(others['model'].unique())} models, tables "
-        "not developed on)"
+        f"{saved.median():.1f} % in the median ({len(saved)} cells of {models} models, tables not "
+        "developed on)"
     )
 
 
