@@ -28,6 +28,8 @@ from studies.strategies.cells import (
 )
 
 PAGE = DOCS / "strategies.md"
+SHOWN_WORST = 5
+"""Cells that are named."""
 HEAD = ["mean, %", "median", "better : level : worse", "clearly worse", "worst cell"]
 RULES = {
     "choice, 0 SE": "one choice, pooled over folds: the least loss",
@@ -127,6 +129,17 @@ def surrogate_table(frame: pd.DataFrame) -> str:
     return markdown(["model", "with, %", "without, %", "difference", "surrogate chosen, runs"], rows)
 
 
+def worst_cells(frame: pd.DataFrame) -> str:
+    """Return which cells lose most, with the positives among their training rows."""
+    cells = cells_of(frame, f"choice, {MARGIN}")["mean"].nsmallest(SHOWN_WORST)
+    positives = frame.groupby(["dataset", "metric", "model"])["positives"].mean()
+    told = (
+        f"{dataset} ({get_metric(metric).label}, {model}, {positives[dataset, metric, model]:.0f}) {saved:.0f} %"
+        for (dataset, metric, model), saved in cells.items()
+    )
+    return wrapped(f"The worst cells, with the positives among their training rows: {', '.join(told)}.")
+
+
 def seeds_table(frame: pd.DataFrame) -> str:
     """Return how many tables there are by how many seeds, by model and metric."""
     runs = frame.groupby(["model", "metric", "dataset"], sort=False)["seed"].nunique()
@@ -154,7 +167,7 @@ def page() -> str:
     for name, part in (
         ("made", f"{wrapped(made)}\n{seeds_table(frame)}"),
         ("default", default_table(frame) + "\n"),
-        ("bars", bars_table(frame) + "\n"),
+        ("bars", f"{bars_table(frame)}\n\n{worst_cells(frame)}"),
         ("rules", rules_table(with_other_rules(frame, list(Store(RULE_RESULTS)))) + "\n"),
         ("hindsight", hindsight_table(frame) + "\n"),
         ("strategies", strategies_table(frame) + "\n"),

@@ -14,7 +14,7 @@ from studies.deep import cells as deep_cells
 from studies.deep import page as deep
 from studies.money import page as money
 from studies.numbers import page as numbers
-from studies.pages import markdown
+from studies.pages import listed, markdown
 from studies.ranking import page as ranking
 from studies.strategies import cells as strategies
 from studies.targets import page as targets
@@ -89,9 +89,11 @@ def _strategies() -> str:
     frame = strategies.frame_of(list(Store(strategies.RESULTS)))
     others = frame[~frame["dataset"].isin(strategies.DEVELOPMENT)]
     saved = strategies.cells_of(others, f"choice, {strategies.MARGIN}")["mean"]
+    models = listed(others["model"].unique())
     return (
         f"{saved.mean():.1f} ± {saved.sem():.1f} % of the loss of one model by cross-entropy + threshold in the mean, "
-        f"{saved.median():.1f} % in the median ({len(saved)} cells, tables not developed on)"
+        f"{saved.median():.1f} % in the median ({len(saved)} cells of {models} models, tables not "
+        "developed on)"
     )
 
 
@@ -157,10 +159,11 @@ def regimes(networks: Mapping[str, float]) -> str:
     """Return what the surrogate adds by regime; `networks` are shares of the loss that it saves some of them."""
     frame = strategies.frame_of(list(Store(strategies.RESULTS)))
     rows = []
-    models = [*frame.groupby("model", sort=False), *strategies.older(frame).groupby("model", sort=False)]
-    for model, own in models:
+    models = [(f"{model} model", own) for model, own in frame.groupby("model", sort=False)]
+    before = strategies.older(frame).groupby("model", sort=False)
+    for title, own in [*models, *((f"{model} model (runs of 0.1.0)", own) for model, own in before)]:
         added, error = strategies.surrogate_adds(own)
-        rows.append([f"{model} model", "two classes, labels only", f"{added:+.1f} ± {error:.1f} % of the loss"])
+        rows.append([title, "two classes, labels only", f"{added:+.1f} ± {error:.1f} % of the loss"])
     for title, share in networks.items():
         rows.append(
             [
