@@ -304,6 +304,7 @@ def test_the_page_says_in_how_many_cells_baselines_reach_their_printed_numbers()
     assert "for 1,000,000 of its 1,000,000 steps" in sentence
     assert "passed after 2,000 to 1,000,000 steps, in 2 of 3 cells of ijcnn1" in sentence
     assert "at or below the printed SL-R in 1 (one seed)" in sentence
+    assert "by the last one 2 are at or below the printed number" in sentence
     assert "never passed, in 0 of 1" in baselines_page.budget_sentence([budget(20, {"pairwise": [0.9, 0.8]})])
     text = baselines_page.baselines_section(RUNS)
     assert "(but for cost-sensitive on ijcnn1)" in " ".join(text.lower().split())
