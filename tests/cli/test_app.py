@@ -20,8 +20,8 @@ import metricgrad
 from metricgrad.cli.app import app, error_line
 from metricgrad.metrics.registry import MODULES, WELL_KNOWN, built_in, listed_metrics
 from metricgrad.paper import datasets
+from metricgrad.surrogate import bundling
 from metricgrad.surrogate import pretrained as bundle
-from metricgrad.surrogate import pretraining
 
 SCRIPT = Path(sys.executable).with_name("metricgrad")
 TINY = ["--families", "4", "--steps", "2"]
@@ -179,7 +179,7 @@ def test_a_surrogate_is_fitted_and_saved_with_its_record(tmp_path: Path) -> None
 
 def test_all_means_every_bundled_surrogate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(pretraining, "fit_bundled", lambda names, *_, **__: asked.extend(names) or iter(()))
+    monkeypatch.setattr(bundling, "fit_bundled", lambda names, *_, **__: asked.extend(names) or iter(()))
     assert CliRunner().invoke(app, ["universal", "fit", "--all", "--out", str(tmp_path)]).exit_code == 0
     assert asked == bundle.bundled_names()
 

@@ -10,9 +10,11 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from metricgrad import MetricRanker, MetricRegressor, Recipe, compare
+from metricgrad import MetricClassifier, MetricRanker, MetricRegressor, Recipe, compare
 from metricgrad.cli.app import app
 from metricgrad.evaluation.user_table import time_split
+from metricgrad.tabular.encoding import Preparation
+from metricgrad.tabular.schema import infer_columns
 from metricgrad.training.splits import split
 
 N = 400
@@ -45,6 +47,34 @@ def test_several_classes_and_labels_are_compared_and_drawn(tmp_path: Path) -> No
         assert 'id="curves"' not in page
         with pytest.raises(ValueError, match="metric: expected one of two classes for curves, got"):
             found.plot_roc()
+
+
+def test_what_fit_does_can_be_compared_and_its_trial_is_what_it_says_of_the_test_rows() -> None:
+    frame, how = only("right", "w"), {"model": "linear", "recipe": SHORT, "splits": 2, "n_jobs": 1}
+    found = compare(frame, "right", "f1", method="auto", baselines=["cross-entropy"], sample_weight="w", **how)
+    y, weights = FRAME["right"].to_numpy(), FRAME["w"].to_numpy()
+    parts = split(y, 1)
+    known = np.concatenate((parts.train, parts.validation))
+    model = MetricClassifier("f1", model="linear", recipe=SHORT, random_state=1)
+    features = Preparation(infer_columns(frame[["a", "b", "c"]])).fit(frame.iloc[parts.train]).transform(frame)
+    model.fit(features[known], y[known], weights[known])
+    assert found.methods == ("auto", "cross-entropy")
+    value = model.score(features[parts.test], y[parts.test], weights[parts.test])
+    assert found.values("auto")[1] == pytest.approx(value)
+
+
+def test_what_fit_does_can_be_compared_of_several_classes_and_by_groups_columns_and_time(tmp_path: Path) -> None:
+    how: dict[str, Any] = {"method": "auto", "baselines": ["cross-entropy"], "model": "linear", "recipe": SHORT}
+    how |= {"splits": 2, "n_jobs": 1}
+    classes = compare(only("kind"), "kind", "macro_f1", **how)
+    profit = compare(only("right", "price"), "right", "sum(price * tp) - 0.5 * sum(price * fp)", **how)
+    grouped = compare(only("right"), "right", "f1", groups=np.arange(N) // 4, **how)
+    timed = compare(only("right", "day"), "right", "f1", times="day", **how)
+    for found in (classes, profit, grouped, timed):
+        assert np.isfinite(found.values("auto")).all()
+        assert found.values("auto").shape == (2,)
+        found.write_page(tmp_path / "page.html")
+        assert "auto" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 def test_numbers_are_compared_by_the_regressor_and_by_trees_with_a_constant() -> None:

@@ -287,7 +287,8 @@ def compare(
     splits: Annotated[int, typer.Option(min=2, help="Number of random splits.")] = 6,
     model: Network = "mlp",
     method: Annotated[
-        str | None, typer.Option(help="sl-r, sl-s, sl-u or a baseline; of numbers auto, surrogate, direct ...")
+        str | None,
+        typer.Option(help="sl-r, sl-s, sl-u, a baseline, or auto as in fit; of numbers surrogate, direct ..."),
     ] = None,
     recipe: How = "default",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the first split; later ones count up from it.")] = 0,

@@ -37,7 +37,7 @@ from metricgrad.tabular.schema import as_frame
 from metricgrad.tabular.target import ClassTarget
 from metricgrad.training.data import Parts, TrainingData
 from metricgrad.training.loader import SetLoader, may_weigh
-from metricgrad.training.methods import METHODS, make_loss
+from metricgrad.training.methods import AUTO, METHODS, make_loss
 from metricgrad.training.networks import TREES, kind_of
 from metricgrad.training.recipe import Recipe, get_recipe, recipe_for
 from metricgrad.training.selection import exact_scores
@@ -94,8 +94,9 @@ def compare(
     metric : str, Metric, torchmetrics object, scorer or callable
         What models are judged by.
     method : str, optional
-        The method to judge: a mode of `MetricClassifier`, by default `"sl-r"`, or a baseline; of numbers a method of
-        `MetricRegressor`, by default `"auto"`.
+        The method to judge: a mode of `MetricClassifier`, by default `"sl-r"`, or a baseline; `"auto"` is what its
+        `fit` does by default, strategies that compete on folds. Of numbers a method of `MetricRegressor`, by default
+        `"auto"`.
     baselines : sequence of str, optional
         What it has to beat, the first above all. By default cross-entropy, class weights, the focal loss and, if
         LightGBM is installed, trees; all with an exact threshold. Of several classes or labels cross-entropy, with the
@@ -234,8 +235,15 @@ def run_split(plan: ComparisonPlan, seed: int) -> list[Trial]:
     classes = len(table.target.labels) if isinstance(table.target, ClassTarget) else 0
     data = TrainingData(X, table.targets, table.weights, classes, table.columns)
     parts = data.split(places, plan.recipe.standardise)
-    trained = train_methods(parts, [(method, plan.metric) for method in plan.methods], plan.recipe, plan.model, seed)
-    return [_judge(one, parts, plan.recipe, seed) for one in trained]
+    single = [(method, plan.metric) for method in plan.methods if method != AUTO]
+    trained = train_methods(parts, single, plan.recipe, plan.model, seed)
+    trials = {one.method: _judge(one, parts, plan.recipe, seed) for one in trained}
+    if AUTO in plan.methods:
+        from metricgrad.evaluation.competition_runs import run_competition
+
+        kind = {"metric": plan.metric, "model": plan.model, "recipe": plan.recipe, "seed": seed}
+        trials[AUTO] = run_competition(X, table, places, **kind)
+    return [trials[method] for method in plan.methods]
 
 
 def _judge(one: TrainedMethod, parts: Parts, recipe: Recipe, seed: int) -> Trial:
@@ -303,11 +311,11 @@ def _methods(
     method: str | None, baselines: Sequence[str] | None, metric: Metric
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the method and its baselines, and a remark if one of them is left out."""
-    allowed: tuple[str, ...] = (*METHODS, *BASELINES, TREES)
+    allowed: tuple[str, ...] = (*METHODS, AUTO, *BASELINES, TREES)
     usual: tuple[str, ...] = DEFAULT_BASELINES
     default = "sl-r"
     if metric.task.outputs:
-        allowed, usual = (*METHODS, CONTROL), (CONTROL,)
+        allowed, usual = (*METHODS, AUTO, CONTROL), (CONTROL,)
     if metric.task.numbers:
         from metricgrad.evaluation.number_runs import NUMBER_BASELINES, NUMBER_METHODS
 
