@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from metricgrad._version import __version__
+from metricgrad.cli import compare as compare_command
 from metricgrad.cli import demo as demo_command
 from metricgrad.cli import paper as paper_commands
 from metricgrad.cli import readable as readable_commands
@@ -104,7 +105,7 @@ def options(
 
 for command in (
     table_commands.fit,
-    table_commands.compare,
+    compare_command.compare,
     table_commands.predict,
     table_commands.evaluate,
     table_commands.export,
