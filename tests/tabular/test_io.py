@@ -392,16 +392,19 @@ print(peak() - before)
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of memory is read from /proc")
 def test_reading_and_preparing_a_table_needs_less_than_three_times_the_file(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    cells = np.char.mod("%.4f", rng.normal(0, 50, (100_000, 30)))
-    frame = pd.DataFrame(cells).add_prefix("n").assign(kind=rng.choice(["red", "green"], 100_000), y="no")
+    rng, rows = np.random.default_rng(0), 200_000  # so many that what allocators keep is little beside it
+    cells = np.char.mod("%.4f", rng.normal(0, 50, (rows, 30)))
+    frame = pd.DataFrame(cells).add_prefix("n").assign(kind=rng.choice(["red", "green"], rows), y="no")
     frame.to_csv(tmp_path / "large.csv", index=False)
     frame[:5000].to_csv(tmp_path / "small.csv", index=False)
     script = [sys.executable, "-c", MEMORY, str(tmp_path / "small.csv"), str(tmp_path / "large.csv")]
     size = (tmp_path / "large.csv").stat().st_size
-    # Threads that read ahead on a busy machine add to the peak, so the least of three counts.
-    runs = [subprocess.run(script, check=True, capture_output=True, text=True) for _ in range(3)]
-    assert 0.9 * size < min(int(done.stdout) for done in runs) < 3 * size  # less would mean that nothing was measured
+    # Memory that is given back late, on a busy machine, adds to the peak, so the least of up to three runs counts.
+    for _ in range(3):
+        peak = int(subprocess.run(script, check=True, capture_output=True, text=True).stdout)
+        if peak < 3 * size:
+            break
+    assert 0.9 * size < peak < 3 * size  # less would mean that nothing was measured
 
 
 def test_a_damaged_zip_whose_reader_repeats_the_file_is_named_in_a_short_message(tmp_path: Path) -> None:
