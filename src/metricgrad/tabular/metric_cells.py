@@ -23,7 +23,8 @@ def metric_columns(
     found: dict[str, Any] = {name: name for name in needed}
     unknown = [name for name in (given or {}) if name not in found]
     if unknown:
-        raise TableError(f"column: expected {_listed(needed)} of the metric, got {unknown[0]!r}")
+        such = f", such as {needed[0]}={unknown[0]}" if needed else ""
+        raise TableError(f"column: expected {_listed(needed)} of the metric{such}, got {unknown[0]!r}")
     found |= dict(given or {})
     for name, column in found.items():
         if isinstance(column, str):
