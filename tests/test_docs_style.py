@@ -67,6 +67,15 @@ def test_on_a_wide_screen_tables_are_tables(browser: Browser) -> None:
     assert page.locator("thead").bounding_box() is not None
 
 
+@pytest.mark.parametrize(("columns", "lines"), [(6, 1), (14, 2)])
+def test_a_number_and_its_error_are_on_one_line_where_there_is_room(browser: Browser, columns: int, lines: int) -> None:
+    page = page_of(browser, f"<p>1<br>2</p>{table(['one', *['0.1234 ± 0.4567'] * columns], kind='text-right')}", WIDE)
+    wrapper = page.locator(".table-wrapper")
+    assert wrapper.evaluate("element => element.scrollWidth <= element.clientWidth")
+    heights = [page.locator(f"{place} p").last.bounding_box()["height"] for place in ("td", "article >")]
+    assert heights[0] / (heights[1] / 2) == pytest.approx(lines, abs=0.3)
+
+
 @pytest.mark.parametrize("path", SVGS, ids=lambda path: path.stem)
 def test_the_text_of_a_picture_can_be_read_on_a_narrow_screen(path: Path) -> None:
     """Matplotlib writes a text of n points as curves of 100 units that are scaled by n / 100."""

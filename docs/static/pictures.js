@@ -11,9 +11,14 @@ addEventListener("load", () => {
 });
 
 // There too, a table of text becomes a list: a block for every row, and in it a line for every cell with its heading.
-// Tables of numbers are scrolled sideways, beside a first column that stays in sight.
+// Tables of numbers are scrolled sideways, beside a first column that stays in sight. On a wide screen the cells of a
+// table that is too wide are broken into lines.
 addEventListener("load", () => {
-  if (innerWidth >= 768) return;
+  if (innerWidth >= 768) {
+    for (const table of document.querySelectorAll("article .table-wrapper"))
+      table.classList.toggle("broken", table.scrollWidth > table.clientWidth);
+    return;
+  }
   for (const table of document.querySelectorAll("article table.docutils")) {
     const heads = [...table.querySelectorAll("thead th")].map((head) => head.textContent.trim());
     const rows = [...table.querySelectorAll("tbody tr")];
