@@ -88,6 +88,8 @@ def test_what_a_name_stands_for_is_checked() -> None:
         quick(PROFIT).fit(TABLE, "bought", columns={"amount": "Amount"})
     with pytest.raises(TableError, match="column: expected amount of the metric, such as amount=price, got 'price'"):
         quick(PROFIT).fit(TABLE, "bought", columns={"price": "Amount (EUR)"})
+    with pytest.raises(TableError, match="column: expected none, because the metric needs none, got 'amount'"):
+        quick("f1").fit(TABLE, "bought", columns={"amount": "Amount (EUR)"})
     with pytest.raises(TableError, match="column: expected a value for each of 400 rows, got 3"):
         quick(PROFIT).fit(TABLE, "bought", columns={"amount": [1, 2, 3]})
     gaps = TABLE.assign(amount=[None, *TABLE["Amount (EUR)"][1:]])
