@@ -46,6 +46,8 @@ class FoldTraining:
         What models are judged by.
     truth : Tensor, optional
         Targets of the rows held out as they were given, if that is in another unit.
+    fitted : dict, optional
+        What strategies have fitted on earlier folds, by their name.
     """
 
     def __init__(
@@ -56,7 +58,9 @@ class FoldTraining:
         kept: Rows,
         metric: Metric,
         truth: Tensor | None = None,
+        fitted: dict[str, Any] | None = None,
     ) -> None:
+        self.fitted = {} if fitted is None else fitted
         self.estimator, self.network, self.rows, self.kept, self.metric = estimator, network, rows, kept, metric
         self.truth = kept.y if truth is None else truth
         self.start: Start | None = None
@@ -75,10 +79,19 @@ class FoldTraining:
         return trained
 
     def _grow(self, strategy: Strategy, how: How) -> Trained:
-        """Return trees, grown by the usual loss."""
-        rows = strategy.rows(self._setting(how))
-        grown = grow_trees(self.rows if rows is None else rows, self.kept, how.seed, numbers=self.metric.task.numbers)
-        return Trained(Scorer(grown, TREES, self.network.features), [], False, None, self.metric, method=strategy.name)
+        """Return trees grown along the losses of a strategy, those that are best on the held-out rows."""
+        setting = self._setting(how)
+        rows = strategy.rows(setting)
+        grown = []
+        for loss in strategy.losses(setting):
+            trees = grow_trees(self.rows if rows is None else rows, self.kept, how.seed, loss)
+            scorer = Scorer(trees, TREES, self.network.features)
+            grown.append(Trained(scorer, [], False, None, self.metric, method=strategy.named(loss)))
+        return grown[0] if len(grown) == 1 else min(grown, key=self._loss_of_trees)
+
+    def _loss_of_trees(self, grown: Trained) -> float:
+        """Return the loss of held-out rows at their best constant."""
+        return float(self.metric.best(scores_in_double(grown.network, self.kept.x), self.kept.y, self.kept.w))
 
     def _train(self, strategy: Strategy, how: How) -> Trained:
         setting = self._setting(how)
@@ -111,7 +124,7 @@ class FoldTraining:
         known = None
         if self.usual is not None:
             usual, best = (partial(scores_in_double, each.network) for each in (self.usual, self.leader or self.usual))
-            known = Known(self.rows, self.kept, self.truth, usual, best, self.followed)
+            known = Known(self.rows, self.kept, self.truth, usual, best, self.followed, self.fitted)
         return Setting(self.metric, how.recipe, self.network, known)
 
     def _warm_up(self, strategy: Strategy, how: How) -> Trained | None:
