@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import pickle
 import runpy
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -154,14 +153,39 @@ def test_a_universal_surrogate_stays_as_it_is_and_its_model_moves() -> None:
     assert ((end.models.stack.flat - start.models.stack.flat).abs().amax(1) > 1e-4).all()
 
 
-def test_compiled_steps_do_the_same_and_are_left_out_of_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+def compiled_by(monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
     compile_ = torch.compile
-    monkeypatch.setattr(torch, "compile", lambda step, **how: compile_(step, backend="eager", **how))
+    monkeypatch.setattr(torch, "compile", lambda step, **how: compile_(step, backend=backend, **how))
+
+
+BACKENDS = ["eager", pytest.param("inductor", marks=pytest.mark.slow)]
+"""What compiles the steps: tracing alone, or C++ as in a training, which takes half a minute."""
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")  # of torch's compiler
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_compiled_steps_do_the_same_and_are_left_out_of_a_checkpoint(
+    backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled_by(monkeypatch, backend)
     plain, traced = after_rounds(MEMBERS), after_rounds(MEMBERS, compiled=True)
-    assert traced.models.stack.flat.allclose(plain.models.stack.flat, atol=1e-6)
+    assert traced.models.still(rows().x).allclose(plain.models.still(rows().x), atol=1e-5)
+    assert traced.surrogates.stack.flat.allclose(plain.surrogates.stack.flat, atol=1e-5)
     again = pickle.loads(pickle.dumps(traced))
     assert again.models.stack.flat.equal(traced.models.stack.flat)
     assert not set(side_by_side.STEPS) & set(vars(again))
+
+
+def test_scores_of_both_modes_from_one_first_layer_are_those_of_each() -> None:
+    models, (x, _) = after_rounds(MEMBERS).models, run.Sets(rows(), 1).draw(4)
+    masks = side_by_side.drawn_masks(*x.shape[:2])
+    clean, noisy, seen = models.both(x, masks)
+    alone, seen_alone = models.live(models.stack.flat, x, masks)
+    assert clean.flatten(1).allclose(models.still(x.flatten(0, 1)), atol=1e-6)
+    assert noisy.allclose(alone, atol=1e-6)
+    assert all(
+        a.allclose(b) for own, other in zip(seen, seen_alone, strict=True) for a, b in zip(own, other, strict=True)
+    )
 
 
 def test_a_training_that_was_stopped_continues_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,45 +226,67 @@ def test_what_was_reached_is_stored_as_the_shorter_run_that_it_is(
     assert found["checks"] == shorter["checks"]
 
 
-def baselines_after(hundreds: int, members: Sequence[baselines.Baseline] = baselines.MEMBERS) -> baselines.Baselines:
+def baselines_at_start() -> tuple[baselines.Baselines, run.Sets]:
     torch.manual_seed(0)
-    sets = run.Sets(rows(), 1)
-    trained = baselines.Baselines(members, FEATURES, SEED)
-    for _ in range(hundreds):
-        trained.steps(sets.draw(3))
-    return trained
+    trained, sets = baselines.Baselines(baselines.MEMBERS, FEATURES, SEED), run.Sets(rows(), 1)
+    trained.start(*(part[0] for part in sets.draw(1)))
+    return trained, sets
 
 
-def test_a_baseline_side_by_side_is_trained_as_one_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def centred(scores: Tensor) -> Tensor:
+    """Scores less their mean: a loss of pairs has no gradient in their level, and Adam makes steps of the rounding."""
+    return scores - scores.mean(-1, keepdim=True)
+
+
+@pytest.mark.parametrize("place", range(len(baselines.MEMBERS)), ids=[m.method for m in baselines.MEMBERS])
+def test_a_baseline_side_by_side_is_trained_as_one_alone(place: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(side_by_side, "DROPOUT", 0.0)
-    model, sets = build_model("mlp", FEATURES, SEED), run.Sets(rows(), 1)
+    together, sets = baselines_at_start()
+    model, loss = build_model("mlp", FEATURES, SEED), baselines.MEMBERS[place].loss()
     for layer in model.body.modules():
         if isinstance(layer, nn.Dropout):
             layer.p = 0.0
-    adam = torch.optim.Adam(model.parameters(), baselines.RATE)
-    for x, y in zip(*sets.draw(3), strict=True):
+    same = run.Sets(rows(), 1)
+    (x,), (y,) = same.draw(1)
+    loss(model(x).squeeze(-1).detach(), y)
+    adam = torch.optim.Adam([*model.parameters(), *loss.parameters()], baselines.RATE)
+    for x, y in zip(*same.draw(20), strict=True):
         adam.zero_grad()
-        nn.functional.binary_cross_entropy_with_logits(model(x).squeeze(-1), y).backward()
+        loss(model(x).squeeze(-1), y).backward()
         adam.step()
-    found = baselines_after(1).scores(rows().x)
-    assert found[0].allclose(model.eval()(rows().x).squeeze(-1), atol=1e-5)
-    assert all((found[0] - other).abs().max() > 1e-6 for other in found[1:])  # other losses lead elsewhere
+    start = centred(together.scores(rows().x))
+    together.steps(sets.draw(20))
+    found, expected = centred(together.scores(rows().x)), centred(model.eval()(rows().x).squeeze(-1))
+    assert found[place].allclose(expected, atol=1e-4)
+    assert (found - start).abs().amax(1).min() > 0.02
+    assert all((found[place] - other).abs().max() > 1e-3 for i, other in enumerate(found) if i != place)
+    for learned, part in zip(together.learned.parts(together.learned.flat), loss.parameters(), strict=False):
+        assert learned[0].allclose(part, atol=1e-6)
 
 
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # torch asks for it itself
-def test_compiled_baselines_do_the_same_and_can_be_stored(monkeypatch: pytest.MonkeyPatch) -> None:
-    compile_ = torch.compile
-    monkeypatch.setattr(torch, "compile", lambda step, **how: compile_(step, backend="eager", **how))
-    plain, traced = baselines_after(1), baselines_after(1)
+def test_dropout_of_many_steps_is_drawn_at_once_and_is_that_of_each() -> None:
+    torch.manual_seed(0)
+    at_once = side_by_side.drawn_masks(1, 10, 3)
+    torch.manual_seed(0)
+    each = [side_by_side.drawn_masks(1, 10) for _ in range(3)]
+    for layer, masks in enumerate(at_once):
+        assert masks.equal(torch.cat([step[layer] for step in each]))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")  # of torch's compiler
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_compiled_baselines_do_the_same_and_can_be_stored(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled_by(monkeypatch, backend)
+    (plain, _), (traced, _) = baselines_at_start(), baselines_at_start()
     traced.compile()
     again = pickle.loads(pickle.dumps(traced))
     again.compile()
     for trained in (plain, traced, again):
         torch.manual_seed(1)
-        trained.steps(run.Sets(rows(), 2).draw(2))
-    assert traced.flat.allclose(plain.flat, atol=1e-7)
-    assert again.flat.allclose(plain.flat, atol=1e-7)
-    assert again.scores(rows().x).allclose(plain.scores(rows().x), atol=1e-6)
+        trained.steps(run.Sets(rows(), 2).draw(5))
+    for trained in (traced, again):
+        assert centred(trained.scores(rows().x)).allclose(centred(plain.scores(rows().x)), atol=1e-5)
+        assert trained.learned.flat.allclose(plain.learned.flat, atol=1e-6)
 
 
 def test_a_baseline_is_judged_by_what_the_paper_measured_under_its_column() -> None:
