@@ -392,6 +392,16 @@ def test_the_page_says_in_how_many_cells_baselines_reach_their_printed_numbers()
     )
 
 
+def test_a_refined_surrogate_is_compared_with_the_hand_made_loss_that_validation_rows_prefer() -> None:
+    rivals = baselines_page.curves(RUNS)  # on ijcnn1, 0.015 by AUC and 0.4 by F1
+    members = [{"metric": metric, "mode": "sl-r", **vars(OURS)} for metric in ("auc", "f1")]
+    check = {"round": 1_000, "validation": [0.1, 0.1], "test": [0.016, 0.3], "gap": [0.1, 0.1]}
+    found = page.courses([{"run": {"dataset": "ijcnn1", "seed": 0, "members": members}, "checks": [check]}])
+    text = long_page.against_sentence(found, rivals)
+    assert "in 1 of 2 cells (AUC and F1 on ijcnn1; its models took at most 3,000 steps, theirs 1,000,000)" in text
+    assert long_page.against_sentence(found, []) == long_page.against_sentence([], rivals) == ""
+
+
 def test_the_figure_has_the_printed_level_of_every_loss_and_of_the_surrogate() -> None:
     panels = baselines_page.draw(RUNS).axes
     levels = {axes.get_title(): {float(line.get_ydata()[0]) for line in axes.lines[1:]} for axes in panels}
