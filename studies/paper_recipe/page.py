@@ -162,10 +162,10 @@ def section(records: Iterable[Mapping[str, Any]] | None = None) -> str:
 The paper leaves open where Adam's epsilon stands, what is clipped, in which mode the surrogate's batch norm is while
 the model follows it, which scores the true loss sees, the initial weights and the reported checkpoint.
 `python -m studies.paper_recipe.run` trains these readings side by side, on the same sets with the same dropout, for
-{span} rounds: **at most {rounds[-1] / PAPER_ROUNDS:.1%} of the paper's {PAPER_ROUNDS:,}**, so losses are of early
-training, and a reading that is slow may still get there. Losses are scored as in the authors' program, at the best
-checkpoint on validation rows; "off by" is the mean factor from the printed numbers. All of them:
-[the cells](reproduction-cells.md).
+{span} rounds: **at most {rounds[-1] / PAPER_ROUNDS:.1%} of the paper's {PAPER_ROUNDS:,}**. So losses are of early
+training, and do not tell where a slow reading ends; with all rounds, ours is in the table above. Losses are scored as
+in the authors' program, at the best checkpoint on validation rows; "off by" is the mean factor from the printed
+numbers. All of them: [the cells](reproduction-cells.md).
 
 - **Nearest is "{nearest}"**, off by x {best:.2f}; the reading of our recipe `paper` ("ours") is off by x {ours:.2f}
   after as many rounds.
@@ -173,12 +173,12 @@ checkpoint on validation rows; "off by" is the mean factor from the printed numb
   mention: with the statistics of the very set it judges instead of the running ones, losses are
   {paired_sentence(found, "follows", "eval", "train")}.
 - **Rates of 1e-4 instead of 1e-5**: {paired_sentence(found, "rate", 1e-5, 1e-4)}.
-- **The checkpoint** matters less: over all readings losses are off by {checkpoint_sentence(found)}.
+- **The checkpoint** matters less in runs this short: over all readings losses are off by {checkpoint_sentence(found)}.
 - **Epsilon inside the root** learns nothing: clipped gradients are of the order of 1e-7 and the root of 1e-8 is 1e-4;
   losses stay at {count_losses(still)}.
-- **The other candidates, each alone**: {alone_sentence(wide)}; ours is off by x {ours:.2f}.
-- **How sure is that?** It is {evidence(found)}; each reading differs from ours by what its name says. That the authors
-  ran this reading is not shown, only that it is the one of those tried that comes nearest.
+- **The other candidates, each alone**, are off by {alone_sentence(wide)}; ours is off by x {ours:.2f}.
+- **How sure is that?** It rests on {evidence(found)}; each reading differs from ours by what its name says. That the
+  authors ran this reading is not shown, only that it is the one of those tried that comes nearest.
 """
 
 
@@ -196,7 +196,7 @@ def elsewhere(found: Sequence[Course]) -> str:
     won = sum(min((c for c in own if cell_of(c) == cell), key=Course.distance).name == ordered[0] for cell in cells)
     return (
         f"- **In the other cells** ({evidence(own)}, {rounds} rounds) readings are off by "
-        f"{'; '.join(f'x {off[name]:.2f}, {name}' for name in ordered)}. The first is nearest in {won} of {len(cells)} "
+        f"{listed(f'x {off[name]:.2f} ({name})' for name in ordered)}. The first is nearest in {won} of {len(cells)} "
         "combinations of cell, seed and mode.\n"
     )
 
@@ -216,7 +216,7 @@ def alone_sentence(found: Sequence[Course]) -> str:
     }
     names = [n for n, fields in changed.items() if len(fields) == 1 and fields[0] not in ("follows", "rate")]
     off = {name: mean_distance(c for c in found if c.name == name) for name in names}
-    return "; ".join(f"{name} x {off[name]:.2f}" for name in sorted(off, key=off.__getitem__))
+    return listed(f"x {off[name]:.2f} ({name})" for name in sorted(off, key=off.__getitem__))
 
 
 def count_losses(found: Sequence[Course]) -> str:
@@ -224,7 +224,8 @@ def count_losses(found: Sequence[Course]) -> str:
     parts = []
     for dataset, metric, _ in cells_of(found):
         own = [c.losses["last"] for c in found if (c.dataset, c.metric) == (dataset, metric)]
-        parts.append(f"{min(own):.3f} to {max(own):.3f} ({dataset}, {metric_label(metric)})")
+        least, most = f"{min(own):.3f}", f"{max(own):.3f}"
+        parts.append(f"{least if least == most else f'{least} to {most}'} ({metric_label(metric)} on {dataset})")
     return listed(parts)
 
 

@@ -122,7 +122,7 @@ def test_readings_are_also_compared_in_cells_they_were_not_chosen_by() -> None:
     assert page.elsewhere(page.courses([first, other])) == ""
     other["run"] = {**other["run"], "metric": "f1", "members": other["run"]["members"][:1]}  # type: ignore[index]
     text = page.elsewhere(page.courses([first, other]))
-    assert "(1 trainings, F1 on a9a, with 1 seed for each, 250 rounds) readings are off by x 1.28, ours." in text
+    assert "(1 trainings, F1 on a9a, with 1 seed for each, 250 rounds) readings are off by x 1.28 (ours)." in text
     assert "The first is nearest in 1 of 1 combinations" in text
 
 
