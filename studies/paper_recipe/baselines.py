@@ -10,13 +10,13 @@ often.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.func import functional_call, grad
 
 from metricgrad.evaluation.store import Store
 from metricgrad.losses.binary import BASELINES, CostSensitive, GlobalObjectives
@@ -26,18 +26,18 @@ from metricgrad.paper.protocols import PROTOCOLS, get_protocol
 from metricgrad.training.recipe import RECIPES
 from studies import pages
 from studies.paper_recipe.checkpoints import resumed, store_unfinished
-from studies.paper_recipe.networks import Models, dense
-from studies.paper_recipe.readings import OURS, SLOPE
+from studies.paper_recipe.networks import Models
+from studies.paper_recipe.readings import OURS
 from studies.paper_recipe.run import Sets
 from studies.paper_recipe.side_by_side import drawn_masks
+from studies.paper_recipe.stack import Stack, Statistics
 
 RESULTS = pages.RESULTS / "paper_baselines.jsonl"
 DATASETS = ("ijcnn1", "codrna", "a9a")
 SEED, HUNDREDS, CHECK_EVERY = 0, 10_000, 200
 """Steps are taken in hundreds, for which the sets are drawn at once."""
 RATE = float(RECIPES["paper"].baseline_rate or 0)
-MOMENTUM, EPSILON = 0.1, 1e-5
-"""Of batch norms, as torch has them."""
+ADAM = replace(OURS, name="Adam at the rate of the baselines", clip="none", rate=RATE)
 
 
 @dataclass(frozen=True)
@@ -68,61 +68,73 @@ MEMBERS = (
 """The cost is the one of `COSTS` that validation rows chose most often in the tables of the standard budget."""
 
 
+class Losses(nn.ModuleList):
+    """Losses of one member each."""
+
+    def forward(self, scores: Tensor, y: Tensor) -> Tensor:
+        """Return the sum of the losses of all members on a set: `(m, n)` and `(n,)`."""
+        return torch.stack([loss(own, y) for loss, own in zip(self, scores, strict=True)]).sum()
+
+
 class Baselines:
     """Models that follow hand-made losses, side by side."""
 
     def __init__(self, members: Sequence[Baseline], features: int, seed: int) -> None:
         self.members = members
-        self.models = Models(features, [OURS] * len(members), seed)
-        self.losses = nn.ModuleList(member.loss() for member in members)
-        self.flat = nn.Parameter(self.models.stack.flat)
-        self.adam = torch.optim.Adam([self.flat, *self.losses.parameters()], RATE, fused=True)
+        self.models = Models(features, [ADAM] * len(members), seed)
+        self.losses = Losses(member.loss() for member in members)
+        self.learned = self._learned()
 
     def start(self, x: Tensor, y: Tensor) -> None:
-        """Let losses that start at the scores of a first set see it, `(n, features)`."""
+        """Let losses that start at the scores of a first set see it, `(n, features)`; steps come after it."""
         with torch.no_grad():
-            self._loss(self._live(x, drawn_masks(1, len(x))), y)
+            scores, seen = self.models.live(self.models.stack.flat, x.unsqueeze(0), drawn_masks(1, len(x)))
+            self.losses(scores[:, 0], y)
+        self.models.move_norms(seen, len(x))
+        self.learned = self._learned()
+
+    def _learned(self) -> Stack:
+        """Return what losses learn themselves, the thresholds and multipliers of Eban et al., as they are now."""
+        return Stack([[part.detach().clone() for part in self.losses.parameters()]], [ADAM])
 
     def steps(self, sets: tuple[Tensor, Tensor]) -> None:
         """Take a step on each of some sets, `(steps, n, features)` with their targets `(steps, n)`."""
-        for x, y in zip(*sets, strict=True):
-            self.adam.zero_grad()
-            self._loss(self._live(x, drawn_masks(1, len(x))), y).backward()
-            self.adam.step()
+        count, rows = sets[1].shape
+        for x, y, *masks in zip(*sets, *drawn_masks(1, rows, count), strict=True):
+            self._step(x, y, masks)
 
-    def _live(self, x: Tensor, masks: Sequence[Tensor]) -> Tensor:
-        """Score a set in training mode and move the batch norms: `(n, features)` -> `(m, n)`.
+    def _step(self, x: Tensor, y: Tensor, masks: Sequence[Tensor]) -> None:
+        """Move the models, their batch norms and what losses learn by one set: `(n, features)` and `(n,)`."""
 
-        As `Models.live` does, in two thirds of its time: the units of all members lie beside each other in a row, which
-        one batch norm of torch takes at once.
-        """
-        parts, rows, latent = self.models.stack.parts(self.flat), len(x), x.unsqueeze(0)
-        for place, (norm, mask) in enumerate(zip(self.models.norms, masks, strict=True)):
-            weight, bias, gain, shift = parts[4 * place : 4 * place + 4]
-            units = F.leaky_relu(dense(latent, weight, bias).transpose(0, 1).reshape(rows, -1), SLOPE)
-            running = norm.mean.view(-1), norm.variance.view(-1)
-            units = F.batch_norm(units, *running, gain.flatten(), shift.flatten(), True, MOMENTUM, EPSILON)
-            latent = (units.view(rows, *bias.shape) * mask.view(rows, 1, -1)).transpose(0, 1)
-        return dense(latent, *parts[-2:])[..., 0]
+        def followed(flat: Tensor, learned: Tensor) -> tuple[Tensor, list[Statistics]]:
+            scores, seen = self.models.live(flat, x.unsqueeze(0), masks)
+            return self._loss(learned, scores[:, 0], y), seen
 
-    def _loss(self, scores: Tensor, y: Tensor) -> Tensor:
-        """Return the sum of the losses of all members on a set."""
-        return torch.stack([loss(own, y) for loss, own in zip(self.losses, scores, strict=True)]).sum()
+        gradients, seen = grad(followed, (0, 1), has_aux=True)(self.models.stack.flat, self.learned.flat)
+        self.models.move_norms(seen, len(y))
+        for stack, gradient in zip((self.models.stack, self.learned), gradients, strict=True):
+            stack.move(gradient)
+
+    def _loss(self, learned: Tensor, scores: Tensor, y: Tensor) -> Tensor:
+        """Return the sum of the losses of all members on a set, by what losses have learned, `(1, p)`."""
+        names = (name for name, _ in self.losses.named_parameters())
+        parts = (part[0] for part in self.learned.parts(learned))
+        total: Tensor = functional_call(self.losses, dict(zip(names, parts, strict=True)), (scores, y))
+        return total
 
     def compile(self) -> None:
-        """Compile the losses, once every one knows that it has started."""
+        """Compile the step as one program, which takes half a minute; it then takes two fifths of the time."""
         for loss in self.losses:
             if isinstance(loss, GlobalObjectives) and bool(loss.started):
                 del loss.started  # a buffer, whose value a compiled program cannot branch on
                 loss.__dict__["started"] = True
-        self._loss = torch.compile(self._loss, dynamic=False)  # type: ignore[method-assign]
+        self._step = torch.compile(self._step, dynamic=False)  # type: ignore[method-assign]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_loss"}
+        return {name: value for name, value in vars(self).items() if name != "_step"}
 
     def scores(self, x: Tensor) -> Tensor:
         """Score rows in evaluation mode: `(n, features)` -> `(m, n)`."""
-        self.models.stack.now = self.models.stack.now._replace(flat=self.flat.detach())
         return self.models.still(x)
 
     def judged(self, parts: Any) -> dict[str, list[float]]:

@@ -136,15 +136,19 @@ def baselines_table(records: Iterable[Mapping[str, Any]] | None = None) -> str:
 def reached(found: Sequence[Curve]) -> str:
     """Return how many steps were taken, the least and the most of any dataset."""
     least, most = min(c.steps[-1] for c in found), max(c.steps[-1] for c in found)
+    if least >= BUDGET:
+        return "all"
     return f"{least:,}" if least == most else f"{least:,} to {most:,}"
 
 
 def extent(found: Sequence[Curve]) -> str:
     """Return how far each dataset came, if any did not come to the end of the paper's budget."""
-    steps = {curve.dataset: curve.steps[-1] for curve in found}
-    if min(steps.values()) >= BUDGET:
-        return ""
-    return f", **for {listed([f'{count:,} steps on {dataset}' for dataset, count in steps.items()])}**"
+    alike: dict[int, dict[str, None]] = {}
+    for curve in sorted(found, key=lambda curve: -curve.steps[-1]):
+        alike.setdefault(curve.steps[-1], {})[curve.dataset] = None
+    if min(alike) >= BUDGET:
+        return f", {BUDGET:,} steps"
+    return f", **for {listed([f'{count:,} steps on {listed(datasets)}' for count, datasets in alike.items()])}**"
 
 
 def last_ones(found: Sequence[Curve]) -> str:

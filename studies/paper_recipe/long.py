@@ -1,7 +1,7 @@
 """The nearest reading of the recipe, for 100,000 rounds: METRICGRAD_DATA=... python -m studies.paper_recipe.long
 
 AUC and F1 in all three modes on five datasets, side by side, with one seed: the reading that `run.py` found to come
-nearest to the printed numbers in 5,000 rounds at most. A dataset takes about half an hour of one core. A checkpoint is
+nearest to the printed numbers in 5,000 rounds at most. A dataset takes about 20 minutes of one core. A checkpoint is
 written every 1,000 rounds; run again to resume, or with `--so-far` to store what was reached.
 """
 

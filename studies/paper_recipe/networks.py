@@ -26,15 +26,19 @@ class Models:
 
     def live(self, flat: Tensor, x: Tensor, masks: Sequence[Tensor]) -> tuple[Tensor, list[Statistics]]:
         """Score batches in training mode: `(batches, n, features)` -> `(m, batches, n)`; return the statistics too."""
-        parts, (batches, n, _) = self.stack.parts(flat), x.shape
-        latent, seen = x.reshape(-1, x.shape[-1]).unsqueeze(0), []
+        return self._live(flat, first_layer(self.stack.parts(flat), x.flatten(0, 1)), masks, x.shape[:2])
+
+    def _live(
+        self, flat: Tensor, units: Tensor, masks: Sequence[Tensor], sets: Sequence[int]
+    ) -> tuple[Tensor, list[Statistics]]:
+        """Go on from the units of the first layer, `(m, rows, width)`."""
+        parts, seen = self.stack.parts(flat), []
         for place, (norm, mask) in enumerate(zip(self.norms, masks, strict=True)):
-            weight, bias, gain, shift = parts[4 * place : 4 * place + 4]
-            latent = F.leaky_relu(dense(latent, weight, bias), SLOPE).unflatten(1, (batches, n))
-            latent, statistics = norm.live(latent, gain, shift)
-            latent = (latent * mask.view(batches, n, -1)).flatten(1, 2)
+            latent, statistics = norm.live(units.unflatten(1, sets), *parts[4 * place + 2 : 4 * place + 4])
+            scores = dense((latent * mask.view(*sets, -1)).flatten(1, 2), *parts[4 * place + 4 : 4 * place + 6])
+            units = F.leaky_relu(scores, SLOPE)
             seen.append(statistics)
-        return dense(latent, *parts[-2:])[..., 0].unflatten(1, (batches, n)), seen
+        return scores[..., 0].unflatten(1, sets), seen
 
     def move_norms(self, seen: Sequence[Statistics], rows: int) -> None:
         """Move the running statistics of every layer."""
@@ -44,11 +48,27 @@ class Models:
     @torch.no_grad()
     def still(self, x: Tensor) -> Tensor:
         """Score rows in evaluation mode: `(n, features)` -> `(m, n)`."""
-        parts, latent = self.stack.parts(self.stack.flat), x.unsqueeze(0)
+        return self._still(first_layer(self.stack.parts(self.stack.flat), x))
+
+    def _still(self, units: Tensor) -> Tensor:
+        """Go on from the units of the first layer, `(m, rows, width)`."""
+        parts = self.stack.parts(self.stack.flat)
         for place, norm in enumerate(self.norms):
-            weight, bias, gain, shift = parts[4 * place : 4 * place + 4]
-            latent = norm.still(F.leaky_relu(dense(latent, weight, bias), SLOPE), gain, shift)
-        return dense(latent, *parts[-2:])[..., 0]
+            latent = norm.still(units, *parts[4 * place + 2 : 4 * place + 4])
+            scores = dense(latent, *parts[4 * place + 4 : 4 * place + 6])
+            units = F.leaky_relu(scores, SLOPE)
+        return scores[..., 0]
+
+    @torch.no_grad()
+    def both(self, x: Tensor, masks: Sequence[Tensor]) -> tuple[Tensor, Tensor, list[Statistics]]:
+        """Score batches as `still` and as `live` do, which share the first layer, the largest."""
+        units, sets = first_layer(self.stack.parts(self.stack.flat), x.flatten(0, 1)), x.shape[:2]
+        return self._still(units).unflatten(1, sets), *self._live(self.stack.flat, units, masks, sets)
+
+
+def first_layer(parts: Sequence[Tensor], x: Tensor) -> Tensor:
+    """Return the units of the first layer: `(rows, features)` -> `(m, rows, width)`."""
+    return F.leaky_relu(dense(x.unsqueeze(0), *parts[:2]), SLOPE)
 
 
 def dense(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

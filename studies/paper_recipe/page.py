@@ -13,7 +13,6 @@ from metricgrad.evaluation.store import Store
 from metricgrad.paper.printed import TABLE2
 from metricgrad.training.recipe import RECIPES
 from studies.pages import count_range, listed, markdown, titled
-from studies.paper_recipe.long import RESULTS as LONG
 from studies.paper_recipe.readings import OURS
 from studies.paper_recipe.run import RESULTS
 
@@ -21,13 +20,16 @@ CHECKPOINTS = {"last": "the last", "validation": "the best on validation rows", 
 """Which model of a run may have been reported."""
 MODES = {"sl-r": "SL-R", "sl-s": "SL-S", "sl-u": "SL-U"}
 PAPER_ROUNDS = RECIPES["paper"].rounds
+AWAY = 1.1
+"""A run was led away if its validation loss ends so many times as high as it was at its lowest."""
 
 
 @dataclass(frozen=True)
 class Course:
     """One reading in one mode on one cell: test losses as the paper scored, by checkpoint, and the gap at the end.
 
-    `best_round` is the round of the best checkpoint on validation rows.
+    `best_round` is the round of the best checkpoint on validation rows; `led_away` is whether the validation loss ends
+    more than a tenth above that of this checkpoint.
     """
 
     dataset: str
@@ -39,6 +41,7 @@ class Course:
     losses: Mapping[str, float]
     gap: float
     best_round: int
+    led_away: bool
 
     @property
     def name(self) -> str:
@@ -67,67 +70,9 @@ def courses(records: Iterable[Mapping[str, Any]]) -> list[Course]:
             reading = {name: value for name, value in member.items() if name not in ("mode", "metric")}
             place_of = run["dataset"], member.get("metric") or run["metric"], run["seed"]
             gap, rounds = checks[-1]["gap"][place], checks[-1]["round"]
-            found.append(Course(*place_of, member["mode"], reading, rounds, losses, gap, checks[best]["round"]))
+            ends = rounds, losses, gap, checks[best]["round"], validation[-1] > AWAY * validation[best]
+            found.append(Course(*place_of, member["mode"], reading, *ends))
     return found
-
-
-def long_courses(records: Iterable[Mapping[str, Any]] | None = None) -> list[Course]:
-    """Return the members of the longest training on each dataset."""
-    stored = Store(LONG) if records is None else records
-    longest = {r["run"]["dataset"]: r for r in sorted(stored, key=lambda r: r["checks"][-1]["round"])}
-    return courses(longest.values())
-
-
-def long_sentence(found: Sequence[Course]) -> str:
-    """Return what the nearest reading reproduces in longer trainings; empty if none is stored."""
-    if not found:
-        return ""
-    learned = [c for c in found if c.mode != "sl-u"]
-    below = sum(c.losses["validation"] <= c.printed for c in learned)
-    cells = [[c for c in found if (c.dataset, c.metric, c.seed) == cell] for cell in cells_of(found)]
-    ours = sum(max(own, key=lambda c: c.losses["validation"]).mode == "sl-u" for own in cells)
-    theirs = sum(max(own, key=lambda c: c.printed).mode == "sl-u" for own in cells)
-    datasets = listed(dict.fromkeys(c.dataset for c in found))
-    rounds = " to ".join(f"{count:,}" for count in sorted({c.rounds for c in found}))
-    return (
-        "By the reading of the recipe that comes nearest (TensorFlow's defaults, the surrogate's batch norm in "
-        f"training mode, rates of 1e-4), SL-R and SL-S are at or below the printed numbers in {below} of "
-        f"{len(learned)} cells after {rounds} of {PAPER_ROUNDS:,} rounds (AUC and F1 on {datasets}; one seed), and the "
-        f"universal surrogate is last in {ours} of {len(cells)} (printed: in {theirs}). That reading was chosen by F1 "
-        "on ijcnn1 and AUC on a9a in at most 5,000 rounds."
-    )
-
-
-def long_section(records: Iterable[Mapping[str, Any]] | None = None) -> str:
-    """Return the section about the nearest reading in longer trainings; empty if none is stored."""
-    found = long_courses(records)
-    if not found:
-        return ""
-    below = sum(c.losses["validation"] <= c.printed for c in found)
-    longest = max(c.rounds for c in found)
-    return f"""### The nearest reading, for longer
-
-`python -m studies.paper_recipe.long` trains that reading in all three modes, one seed, for up to {longest:,} rounds,
-{longest / PAPER_ROUNDS:.0%} of the paper's. At or below the printed number: **{below} of {len(found)}**; off by x
-{mean_distance(found):.2f} on average.
-
-The reading was chosen by F1 on ijcnn1 and AUC on a9a, so the other cells are the better evidence:
-[all of them](reproduction-cells.md).
-"""
-
-
-def long_table(records: Iterable[Mapping[str, Any]] | None = None) -> str:
-    """Return the losses of the nearest reading in longer trainings; empty if none is stored."""
-    found = long_courses(records)
-    if not found:
-        return ""
-    rows = []
-    for c in found:
-        losses = (f"{loss:.4f}" for loss in (c.printed, c.losses["validation"], c.losses["last"]))
-        ends = f"{c.best_round:,}", f"{c.rounds:,}", f"{c.gap:.3f}"
-        rows.append((c.dataset, metric_label(c.metric), MODES[c.mode], *losses, *ends))
-    head = ("dataset", "metric", "mode", "printed", "best on validation rows", "last", "from round", "of", "gap")
-    return titled("The nearest reading, test loss as the authors' program scored", markdown(head, rows, left=3))
 
 
 def cells_of(found: Sequence[Course]) -> list[tuple[str, str, int]]:
@@ -217,10 +162,10 @@ def section(records: Iterable[Mapping[str, Any]] | None = None) -> str:
 The paper leaves open where Adam's epsilon stands, what is clipped, in which mode the surrogate's batch norm is while
 the model follows it, which scores the true loss sees, the initial weights and the reported checkpoint.
 `python -m studies.paper_recipe.run` trains these readings side by side, on the same sets with the same dropout, for
-{span} rounds: **at most {rounds[-1] / PAPER_ROUNDS:.1%} of the paper's {PAPER_ROUNDS:,}**, so losses are of early
-training, and a reading that is slow may still get there. Losses are scored as in the authors' program, at the best
-checkpoint on validation rows; "off by" is the mean factor from the printed numbers. All of them:
-[the cells](reproduction-cells.md).
+{span} rounds: **at most {rounds[-1] / PAPER_ROUNDS:.1%} of the paper's {PAPER_ROUNDS:,}**. So losses are of early
+training, and do not tell where a slow reading ends; with all rounds, ours is in the table above. Losses are scored as
+in the authors' program, at the best checkpoint on validation rows; "off by" is the mean factor from the printed
+numbers. All of them: [the cells](reproduction-cells.md).
 
 - **Nearest is "{nearest}"**, off by x {best:.2f}; the reading of our recipe `paper` ("ours") is off by x {ours:.2f}
   after as many rounds.
@@ -228,12 +173,12 @@ checkpoint on validation rows; "off by" is the mean factor from the printed numb
   mention: with the statistics of the very set it judges instead of the running ones, losses are
   {paired_sentence(found, "follows", "eval", "train")}.
 - **Rates of 1e-4 instead of 1e-5**: {paired_sentence(found, "rate", 1e-5, 1e-4)}.
-- **The checkpoint** matters less: over all readings losses are off by {checkpoint_sentence(found)}.
+- **The checkpoint** matters less in runs this short: over all readings losses are off by {checkpoint_sentence(found)}.
 - **Epsilon inside the root** learns nothing: clipped gradients are of the order of 1e-7 and the root of 1e-8 is 1e-4;
   losses stay at {count_losses(still)}.
-- **The other candidates, each alone**: {alone_sentence(wide)}; ours is off by x {ours:.2f}.
-- **How sure is that?** It is {evidence(found)}; each reading differs from ours by what its name says. That the authors
-  ran this reading is not shown, only that it is the one of those tried that comes nearest.
+- **The other candidates, each alone**, are off by {alone_sentence(wide)}; ours is off by x {ours:.2f}.
+- **How sure is that?** It rests on {evidence(found)}; each reading differs from ours by what its name says. That the
+  authors ran this reading is not shown, only that it is the one of those tried that comes nearest.
 """
 
 
@@ -251,7 +196,7 @@ def elsewhere(found: Sequence[Course]) -> str:
     won = sum(min((c for c in own if cell_of(c) == cell), key=Course.distance).name == ordered[0] for cell in cells)
     return (
         f"- **In the other cells** ({evidence(own)}, {rounds} rounds) readings are off by "
-        f"{'; '.join(f'x {off[name]:.2f}, {name}' for name in ordered)}. The first is nearest in {won} of {len(cells)} "
+        f"{listed(f'x {off[name]:.2f} ({name})' for name in ordered)}. The first is nearest in {won} of {len(cells)} "
         "combinations of cell, seed and mode.\n"
     )
 
@@ -271,7 +216,7 @@ def alone_sentence(found: Sequence[Course]) -> str:
     }
     names = [n for n, fields in changed.items() if len(fields) == 1 and fields[0] not in ("follows", "rate")]
     off = {name: mean_distance(c for c in found if c.name == name) for name in names}
-    return "; ".join(f"{name} x {off[name]:.2f}" for name in sorted(off, key=off.__getitem__))
+    return listed(f"x {off[name]:.2f} ({name})" for name in sorted(off, key=off.__getitem__))
 
 
 def count_losses(found: Sequence[Course]) -> str:
@@ -279,7 +224,8 @@ def count_losses(found: Sequence[Course]) -> str:
     parts = []
     for dataset, metric, _ in cells_of(found):
         own = [c.losses["last"] for c in found if (c.dataset, c.metric) == (dataset, metric)]
-        parts.append(f"{min(own):.3f} to {max(own):.3f} ({dataset}, {metric_label(metric)})")
+        least, most = f"{min(own):.3f}", f"{max(own):.3f}"
+        parts.append(f"{least if least == most else f'{least} to {most}'} ({metric_label(metric)} on {dataset})")
     return listed(parts)
 
 

@@ -62,8 +62,7 @@ class SideBySide:
     @torch.no_grad()
     def _scored(self, x: Tensor, masks: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """Return scores of sets in evaluation and in training mode, `(m, steps, n)` each."""
-        clean = self.models.still(x.flatten(0, 1)).unflatten(1, x.shape[:2])
-        noisy, seen = self.models.live(self.models.stack.flat, x, masks)
+        clean, noisy, seen = self.models.both(x, masks)
         self.models.move_norms(seen, x.shape[1])
         return clean, noisy
 
@@ -92,6 +91,6 @@ class SideBySide:
         self.models.stack.move(gradient)
 
 
-def drawn_masks(batches: int, rows: int) -> list[Tensor]:
-    """Draw the dropout of every layer, which all members share: `(1, batches * rows * width)` each."""
-    return dropout_masks(DROPOUT, [batches * rows * width for width in PAPER_WIDTHS], 1, torch.float32)
+def drawn_masks(batches: int, rows: int, times: int = 1) -> list[Tensor]:
+    """Draw the dropout of every layer, which all members share: `(times, batches * rows * width)` each."""
+    return dropout_masks(DROPOUT, [batches * rows * width for width in PAPER_WIDTHS], times, torch.float32)

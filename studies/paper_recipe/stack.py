@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from studies.paper_recipe.readings import CLIP, Reading
 
@@ -29,7 +28,6 @@ class Stack:
     def __init__(self, states: Sequence[Sequence[Tensor]], readings: Sequence[Reading]) -> None:
         self.shapes = [tuple(part.shape) for part in states[0]]
         self.sizes = [part.numel() for part in states[0]]
-        self.variable_of = F.one_hot(torch.repeat_interleave(torch.tensor(self.sizes))).float()  # (p, variables)
         flat = torch.stack([torch.cat([part.flatten() for part in state]) for state in states])
         self.now = State(flat, torch.zeros_like(flat), torch.zeros_like(flat), torch.ones(2, dtype=torch.double))
         self.rate = column(r.rate for r in readings)
@@ -51,10 +49,11 @@ class Stack:
 
     def move(self, gradient: Tensor) -> None:
         """Take a step of Adam against the clipped gradient, `(m, p)`."""
-        norms = (gradient.square() @ self.variable_of).sqrt()
+        gradients = gradient.split(self.sizes, 1)
+        norms = torch.stack([part.square().sum(1) for part in gradients], 1).sqrt()  # (m, variables)
         limited = torch.where(self.by_all, norms.norm(dim=1, keepdim=True), norms)
         scale = torch.where(self.by_all | self.by_each, (CLIP / limited).clamp(max=1), 1.0)
-        gradient = gradient * (scale @ self.variable_of.T)
+        gradient = torch.cat([part * own for part, own in zip(gradients, scale.split(1, 1), strict=True)], 1)
         powers = self.now.powers * self.now.powers.new_tensor(BETAS)
         first, second = (1 - powers).float()
         mean = self.now.mean.lerp(gradient, 1 - BETAS[0])

@@ -66,6 +66,15 @@ def order_sentence(ranking: Ranking | None) -> str:
     return f"and SL-R and SL-S {words} (Wilcoxon after Holm, p = {pair.corrected:.2g})"
 
 
+def worst_sentence(ranking: Ranking | None) -> str:
+    """Return which mode has the worst mean rank; empty if the modes were not compared."""
+    if ranking is None:
+        return ""
+    worst = max(ranking.ranks, key=lambda mode: ranking.ranks[mode])
+    words = "as in the paper" if worst == "sl-u" else "in the paper it is SL-U"
+    return f"By our recipe {method_label(worst)} has the worst mean rank of the three modes; {words}."
+
+
 def apart(ranking: Ranking | None) -> str:
     """Return whether the modes differ significantly, and their mean ranks."""
     if ranking is None or ranking.friedman is None:

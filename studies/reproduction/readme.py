@@ -7,7 +7,7 @@ from metricgrad.paper.layouts import method_label, metric_label, seed_count
 from metricgrad.paper.tables import PaperTable
 from studies.pages import ROOT, listed, wrapped
 from studies.paper_recipe.baselines_page import budget_sentence
-from studies.paper_recipe.page import long_courses, long_sentence
+from studies.paper_recipe.long_page import long_courses, long_sentence
 from studies.reproduction.evidence import COMPARED, Evidence
 from studies.reproduction.modes import apart
 from studies.reproduction.published import recipe_sentence

@@ -27,6 +27,7 @@ from metricgrad.training.jobs import Start
 from metricgrad.training.networks import TREES, Scorer
 from metricgrad.training.selection import Best, Selection
 from metricgrad.training.steps import UnfaithfulWarning
+from metricgrad.training.threads import one_thread
 from metricgrad.training.trainer import TrainingRun
 from metricgrad.training.trees import grow_trees
 
@@ -81,9 +82,9 @@ class FoldTraining:
     def _grow(self, strategy: Strategy, how: How) -> Trained:
         """Return trees grown along the losses of a strategy, those that are best on the held-out rows."""
         setting = self._setting(how)
-        rows = strategy.rows(setting)
+        rows, losses = strategy.rows(setting), strategy.losses(setting)
         grown = []
-        for loss in strategy.losses(setting):
+        for loss in losses[:1] if self.metric.costly else losses:  # the likeliest comes first
             trees = grow_trees(self.rows if rows is None else rows, self.kept, how.seed, loss)
             scorer = Scorer(trees, TREES, self.network.features)
             grown.append(Trained(scorer, [], False, None, self.metric, method=strategy.named(loss)))
@@ -147,7 +148,8 @@ class FoldTraining:
         """Train a model for every loss of a strategy, each from the start, or from a warm-up of its own."""
         torch.manual_seed(how.seed)
         shared = None if how.bars is None else how.bars.report
-        with work_bar() if self.estimator.verbose and shared is None else nullcontext(shared) as report:
+        shown = work_bar() if self.estimator.verbose and shared is None else nullcontext(shared)
+        with shown as report, one_thread():  # a surrogate is small, whatever the model is
             losses = strategy.losses(setting, report)
         guarded = strategy.alone or isinstance(strategy, Proper)
         control = self.followed if strategy.goes_on else None

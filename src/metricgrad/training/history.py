@@ -15,11 +15,12 @@ class Round:
     Parameters
     ----------
     phase, number, of : str, int, int
-        `"warm-up"` or `"rounds"`, and where in it.
+        `"warm-up"` or `"rounds"`, and where in it; between the two `"refining"`, in steps, if a surrogate could not be
+        trusted at first.
     steps : int
         Model steps so far.
     loss, gap : float
-        The loss followed, and how far it is from the metric.
+        The loss followed, and how far it is from the metric; no loss while refining.
     trust : float
         Spearman correlation of surrogate and metric on fresh sets of the current model, at the last check.
     cosine : float
@@ -54,8 +55,8 @@ class Round:
     def scalars(self) -> dict[str, float]:
         """Return the finite measurements by name, for a logger; `steps` is the step to log them at.
 
-        `loss` and `seconds` are always there; `validation` if the round was validated; `gap` and `trust` if a surrogate
-        was trained.
+        `seconds` is always there, and `loss`, but for refining; `validation` if the round was validated; `gap` and
+        `trust` if a surrogate was trained.
 
         Examples
         --------
