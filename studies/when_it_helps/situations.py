@@ -58,7 +58,7 @@ def situations(rich: float) -> list[Situation]:
         ),
         Situation(
             "numbers judged by a cost or a tolerance",
-            "`MetricRegressor`",
+            "`MetricRegressor`; of a table `TableRegressor`, LightGBM among the candidates",
             _numbers(),
             "numbers",
         ),
