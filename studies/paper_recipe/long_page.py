@@ -48,6 +48,14 @@ def long_sentence(found: Sequence[Course]) -> str:
     )
 
 
+def condition(found: Sequence[Course]) -> str:
+    """Return under which condition the printed losses are reached, if most last checkpoints do not reach them."""
+    learned = [c for c in found if c.mode != "sl-u" and (c.dataset, c.metric) not in BY_RULE]
+    if not learned or 2 * at_or_below(learned, "last") >= len(learned):
+        return ""
+    return ", if the best checkpoint on validation rows is what was printed"
+
+
 def at_or_below(found: Iterable[Course], checkpoint: str = "validation") -> int:
     """Return how many losses are at or below the printed ones."""
     return sum(course.losses[checkpoint] <= course.printed for course in found)
