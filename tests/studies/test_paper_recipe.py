@@ -341,7 +341,7 @@ def test_longer_trainings_are_counted_where_the_rule_for_the_threshold_leaves_so
         {**record, "checks": [*record["checks"], {**check, "round": 9_000, "test": [0.9, 0.9]}]} for record in stored
     ]
     assert long_page.condition(long_page.long_courses(worse)).startswith(", if the best checkpoint")
-    assert "after 1,000 to 3,000 of 300,000 rounds (AUC on a9a and ccfraud and F1 on a9a; one seed)" in sentence
+    assert "after 1,000 to 3,000 of 300,000 rounds (AUC and F1 on a9a, AUC on ccfraud; one seed)" in sentence
     assert "3,000 rounds on a9a and 1,000 rounds on ccfraud" in section
     assert "F1 on ccfraud is not counted" in section
     assert "| SL-R | 3 of 3 |" in section
