@@ -20,6 +20,7 @@ exclude_patterns = ["gallery/*.ipynb", "sg_execution_times.rst"]
 myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence"]
 default_role = "py:obj"  # `x` in a docstring is code, and a link where it names something documented
+smartquotes_action = "qe"  # two dashes are those of an option
 add_module_names = False
 autodoc_typehints = "none"  # numpydoc's sections have the types in words
 autodoc_member_order = "bysource"

@@ -41,6 +41,7 @@ def command_reference() -> str:
     text = get_docs_for_click(obj=command, ctx=typer.Context(command, info_name="metricgrad"), name="metricgrad")
     text = re.sub(r"\*\*Commands\*\*:\n\n(\* .*\n)+\n*", "", text)  # each has a section of its own
     text = re.sub(r"\* `--help`: .*\n", "", text).replace("```console\n$ ", "```sh\n")
+    text = re.sub(r"(?m)(?<=^\* `)(.*?`)(.*)$", lambda match: match[1] + match[2].replace("*", r"\*"), text)
     return "#" + unescape(text).replace("**Options**:\n\n\n", "")  # a section of a page, not the page
 
 

@@ -86,6 +86,15 @@ def versions(records: Iterable[dict]) -> str:
     return "; ".join(sorted({f"metricgrad {r['made_by']['metricgrad']}, {r['made_by']['date']}" for r in records}))
 
 
+def commands(records: Iterable[dict]) -> str:
+    """Return the programs that stored records, without options, as code: dashes in text become other ones.
+
+    >>> commands([{"command": "python -m studies.tabm.run --rows 100"}])
+    '`python -m studies.tabm.run`'
+    """
+    return listed(f"`{line}`" for line in sorted({record["command"].split(" --")[0] for record in records}))
+
+
 # ---- Markdown ------------------------------------------------------------------------------------------------------
 
 

@@ -75,3 +75,9 @@ def test_links_are_found_and_those_that_lead_nowhere_are_named(tmp_path: Path) -
 def test_every_picture_is_shown_by_some_page() -> None:
     shown = {Path(target).name for page in PAGES for target in links(page)}
     assert {path.name for path in (ROOT / "docs" / "images").iterdir()} - shown == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_the_programs_that_a_page_names_are_code(page: Path) -> None:
+    text = re.sub(r"(`+)[^`]+\1", "", FENCED.sub("", page.read_text("utf-8")))
+    assert not re.findall(r"python\s+-m\s+\S+", re.sub(r"(?m)^ {4}.*$", "", text))

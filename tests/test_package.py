@@ -15,6 +15,7 @@ from typing import Any
 import grimp
 import numpy as np
 import pytest
+import typer
 from packaging.version import Version
 from sklearn.metrics import average_precision_score, f1_score
 from typer.testing import CliRunner
@@ -222,6 +223,13 @@ def test_the_commands_of_the_readme_exist(line: str) -> None:
         assert re.search(rf"^{arguments[0]}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
     else:
         assert line == "pip install ."
+
+
+def test_the_readme_has_every_command_and_no_block_that_is_not_run() -> None:
+    named = {line.split()[1] for block in blocks("sh") for line in block.splitlines() if line.startswith("metricgrad")}
+    assert named == set(typer.main.get_command(app).commands)
+    found = re.findall(r"^```(\w+)$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert set(found) == {"python", "sh", "bibtex"}
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])

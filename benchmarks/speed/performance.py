@@ -362,9 +362,10 @@ iterations, which makes large batches slow.
 THREADS = """## Threads
 
 `fit` gives torch one thread while it trains a model whose steps take less than {worth} million multiplications, and
-restores the setting afterwards; for a network with layers other than dense ones the user's setting is kept. Jobs of
-`--jobs`, `compare` and the grid always have one thread each, so that no core is used twice
-(`tests/training/test_threads.py`, `tests/evaluation/test_grid.py`).
+restores the setting afterwards; for a network with layers other than dense ones the user's setting is kept. `tabm` has
+one thread, so that its weights do not depend on how many cores there are: a second one saves some of the time if it has
+a core of its own, and costs a multiple of it if not. Jobs of `--jobs`, `compare` and the grid always have one thread
+each, so that no core is used twice (`tests/training/test_threads.py`, `tests/evaluation/test_grid.py`).
 
 {table}
 

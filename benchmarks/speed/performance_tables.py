@@ -190,8 +190,8 @@ def thread_table(record: Mapping[str, Any]) -> str:
     """Write the effect of more threads, by width."""
     rows = [
         [
-            "-".join(map(str, one["widths"])),
-            f"{one['work'] / 1e6:.0f} M",
+            one["units"],
+            f"{one['work'] / 1e6:.0f} M" if one["work"] else "",
             quartiles(one["wall"]),
             quartiles(one["processor"]),
             str(one["chosen"]) if one["chosen"] == 1 else "as torch is set",

@@ -7,8 +7,10 @@ load, wall time says less.
 
 from __future__ import annotations
 
+import math
 import os
 import time
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -17,23 +19,24 @@ from benchmarks.speed.measuring import in_turns, made_up_table, middle, parser_o
 from metricgrad.losses.binary import CrossEntropy
 from metricgrad.training.data import Rows
 from metricgrad.training.networks import PAPER_WIDTHS, build_model
-from metricgrad.training.recipe import Recipe
-from metricgrad.training.threads import MIN_WORK_FOR_THREADS, work_of
+from metricgrad.training.recipe import Recipe, recipe_for
+from metricgrad.training.threads import MIN_WORK_FOR_THREADS, threads_for, work_of
 from metricgrad.training.trainer import train
 
 FEATURES = 100
 STEPS = {1: 30, 3: 15, 10: 4}
 """Width as a multiple of the paper's network, and the number of steps timed together."""
+TABM_STEPS = 15
 
 
-def measure(times: int, steps: int, repeats: int, rows: Rows) -> dict[str, Any]:
+def measure(name: str, spec: Any, recipe: Recipe, repeats: int, rows: Rows) -> dict[str, Any]:
     """Train on one thread and on all in turns."""
-    recipe = Recipe(warmup=steps, rounds=0)
     processor: dict[str, list[float]] = {}
 
     def trained(threads: int) -> float:
         torch.set_num_threads(threads)
-        model = build_model(wide(times), FEATURES)
+        model = build_model(spec, FEATURES)
+        model.prepare(rows.x)
         wall, own = time.perf_counter(), time.process_time()
         for _ in train(model, CrossEntropy(), rows, recipe):
             pass
@@ -42,18 +45,21 @@ def measure(times: int, steps: int, repeats: int, rows: Rows) -> dict[str, Any]:
 
     cores = os.cpu_count() or 1
     several = max(cores, 2)
-    walls = in_turns(
-        {str(n): lambda n=n: trained(n) for n in (1, several)}, repeats, timed=self_timed, what=f"x {times}"
-    )
+    walls = in_turns({str(n): lambda n=n: trained(n) for n in (1, several)}, repeats, timed=self_timed, what=name)
     torch.set_num_threads(1)
     processor = {n: own[1:] for n, own in processor.items()}  # the first lap does not count
-    work = work_of(build_model(wide(times), FEATURES), recipe.set_size)
+    network = build_model(spec, FEATURES)
+    work, before = work_of(network, recipe.set_size), torch.get_num_threads()
+    torch.set_num_threads(several)
+    with threads_for([network], recipe.set_size):
+        chosen = torch.get_num_threads()
+    torch.set_num_threads(before)
     return {
-        "widths": [times * width for width in PAPER_WIDTHS],
-        "work": work,
-        "chosen": 1 if work < MIN_WORK_FOR_THREADS else several,
+        "units": name,
+        "work": work if math.isfinite(work) else None,
+        "chosen": chosen,
         "threads": several,
-        "seconds_a_step": {n: took / steps for n, took in middle(walls).items()},
+        "seconds_a_step": {n: took / recipe.warmup for n, took in middle(walls).items()},
         "wall": ratio(walls[str(several)], walls["1"]),
         "processor": ratio(processor[str(several)], processor["1"]),
     }
@@ -64,7 +70,12 @@ def main() -> int:
     asked = parser.parse_args()
     X, y = made_up_table(40_000, FEATURES)
     rows = Rows(torch.from_numpy(X), torch.from_numpy(y).float())
-    found = [measure(times, steps, asked.repeats, rows) for times, steps in STEPS.items()]
+    kinds = [
+        ("-".join(str(times * width) for width in PAPER_WIDTHS), wide(times), Recipe(warmup=steps, rounds=0))
+        for times, steps in STEPS.items()
+    ]
+    kinds.append(("tabm", "tabm", replace(recipe_for("default", "tabm"), warmup=TABM_STEPS, rounds=0)))
+    found = [measure(*kind, asked.repeats, rows) for kind in kinds]
     return store("threads", [], asked.folder, worth=MIN_WORK_FOR_THREADS, by_width=found)
 
 

@@ -10,9 +10,29 @@ addEventListener("load", () => {
   }
 });
 
-// There too, a cell with much text stays wide enough to be read in a few lines: tables are scrolled sideways anyway.
+// There too, a table of text becomes a list: a block for every row, and in it a line for every cell with its heading.
+// Tables of numbers are scrolled sideways, beside a first column that stays in sight. On a wide screen the cells of a
+// table that is too wide are broken into lines.
 addEventListener("load", () => {
-  for (const cell of document.querySelectorAll("article td")) {
-    if (innerWidth < 768 && cell.textContent.length > 50) cell.style.minWidth = "15em";
+  if (innerWidth >= 768) {
+    for (const table of document.querySelectorAll("article .table-wrapper"))
+      table.classList.toggle("broken", table.scrollWidth > table.clientWidth);
+    return;
+  }
+  for (const table of document.querySelectorAll("article table.docutils")) {
+    const heads = [...table.querySelectorAll("thead th")].map((head) => head.textContent.trim());
+    const rows = [...table.querySelectorAll("tbody tr")];
+    const long = rows.filter((row) => [...row.cells].slice(1).some((cell) => cell.textContent.length > 40));
+    if (!heads.length || 3 * long.length < rows.length) {
+      for (const row of rows) if (row.cells[0].textContent.length > 25) row.cells[0].style.minWidth = "10em";
+      continue;
+    }
+    table.classList.add("stacked");
+    for (const row of rows) {
+      [...row.cells].forEach((cell, place) => {
+        cell.dataset.heading = heads[place] ?? "";
+        cell.hidden = !cell.textContent.trim();
+      });
+    }
   }
 });

@@ -13,7 +13,7 @@ from scipy.stats import t as student
 from metricgrad import get_metric
 from metricgrad.evaluation.store import Store
 from metricgrad.training.learned_columns import PIECE_PENALTY
-from studies.pages import DOCS, count_range, in_place, listed, markdown, versions, wrapped
+from studies.pages import DOCS, commands, count_range, in_place, listed, markdown, versions, wrapped
 from studies.pages import RESULTS as FOLDER
 
 RESULTS, PAGE = FOLDER / "additive.jsonl", DOCS / "additive.md"
@@ -70,7 +70,7 @@ def part(path: Path = RESULTS) -> str:
 
 {said}
 - Seeds of a table: {count_range(by_metric["f1"]["seeds"])}, from {FIRST_SEED} on, all by `MetricClassifier`;
-{records[-1]["command"]}, {versions(records)}.""")
+{commands(records)}, {versions(records)}.""")
 
 
 def penalty_part(records: list[dict[str, Any]], used: float) -> str:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from metricgrad import get_metric
 from metricgrad.evaluation.store import Store
-from studies.pages import DOCS, in_place, listed, markdown, versions, wrapped, write_svg
+from studies.pages import DOCS, commands, in_place, listed, markdown, versions, wrapped, write_svg
 from studies.pages import RESULTS as FOLDER
 
 RESULTS, PAGE, PICTURE = FOLDER / "auto.jsonl", DOCS / "auto.md", DOCS / "images" / "auto.svg"
@@ -128,7 +128,7 @@ with a tuned threshold is {PUBLISHED}. Here: fold {folds} of their five.
 - Median CPU seconds of a fit on one of the thirty tables: {seconds}.
 - A difference of less than {100 * TIE:.1f} % of the loss counts as level. The mean of shares is carried by tables on
 which the loss is small; the share of the summed loss is not.
-- {listed(sorted({record["command"].split(" --tables")[0] for record in records}))}; {versions(records)}.""")
+- {commands(records)}; {versions(records)}.""")
 
 
 def draw(path: Path = RESULTS, out: Path = PICTURE) -> None:

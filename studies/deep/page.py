@@ -25,7 +25,7 @@ from studies.deep.cells import (
     reach_of,
     records_of,
 )
-from studies.pages import DOCS, ROOT, listed, markdown, spelt, versions, wrapped
+from studies.pages import DOCS, ROOT, commands, listed, markdown, spelt, versions, wrapped
 
 PAGE = DOCS / "deep.md"
 IMAGES = DOCS / "images"
@@ -197,7 +197,7 @@ def page(path: Path = RESULTS) -> str:
             pixels_sure=f"{reach.loc['surrogate-iou', 'pixels surely wrong']:.0f} %",
             wrong_way=f"{100 - reach.loc['surrogate-iou', 'towards']:.0f} %",
             minutes=f"{sum(record['cpu'] for record in records) / 60:.0f}",
-            commands=listed(f"`{line}`" for line in sorted({record["command"].split(" --")[0] for record in records})),
+            commands=commands(records),
             versions=versions(records),
         )
     )

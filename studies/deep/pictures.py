@@ -20,7 +20,7 @@ COLOURS = {
     "libauc-ap": "#d97706",
     "smooth-ap": "#b91c1c",
     "surrogate-ap": OURS,
-    "surrogate-top": "#0d9488",
+    "surrogate-top": "#7c3aed",
 }
 
 
@@ -64,7 +64,7 @@ def draw_curves(records: list[dict[str, Any]]) -> Figure:
         axes.spines[["top", "right"]].set_visible(False)
     panels[0].set_ylabel("AP on validation rows")
     lines = panels[0].get_legend_handles_labels()
-    figure.legend(*lines, frameon=False, fontsize=8, loc="outside upper center", ncols=3)
+    figure.legend(*lines, frameon=False, loc="outside upper center", ncols=2)
     return figure
 
 
@@ -82,7 +82,7 @@ def draw_reach(records: list[dict[str, Any]]) -> Figure:
     axes.invert_yaxis()
     axes.set_xlim(0, 100)
     axes.set_xlabel("share of the gradient, %")
-    figure.legend(frameon=False, fontsize=8, loc="outside upper center", ncols=3)
+    figure.legend(frameon=False, loc="outside upper center", ncols=2)
     axes.spines[["top", "right"]].set_visible(False)
     return figure
 

@@ -15,7 +15,7 @@ from studies.howto.run import RESULTS, TRAINED, USUAL
 from studies.pages import DOCS
 
 PENS = {TRAINED: {**pen(0), "lw": 2}, USUAL: {**pen(3), "lw": 2, "linestyle": (0, (4.5, 1.8))}}
-SIZE = (5.6, 3.2)
+SIZE = (5.0, 3.2)
 
 
 def axes_of(title: str, bottom: str) -> tuple[Picture, Any]:

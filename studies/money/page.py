@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from metricgrad.evaluation.store import Store
-from studies.pages import DOCS, ROOT, count_range, listed, markdown, versions, wrapped
+from studies.pages import DOCS, ROOT, commands, count_range, listed, markdown, versions, wrapped
 from studies.pages import RESULTS as FOLDER
 
 RESULTS, PAGE = FOLDER / "money.jsonl", DOCS / "money.md"
@@ -169,7 +169,7 @@ looked at before.
         + "\n\n".join(parts)
         + f"""
 
-{listed(sorted({record["command"].split(" --")[0] for record in records}))}; {versions(records)}.
+{commands(records)}; {versions(records)}.
 """
     )
 

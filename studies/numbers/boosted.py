@@ -176,7 +176,7 @@ def surrogate_gradient(metric: Metric, data: Data, start: lightgbm.Booster, seed
     x, z = torch.from_numpy(data.X[train]), torch.from_numpy(data.z[train]).float()
     scored = torch.from_numpy(start.predict(data.X[train]))
     rows, truth = Rows(x, z), torch.from_numpy(data.y[train])
-    known = Known(rows, rows, truth, lambda _: scored, lambda _: scored, torch.nn.MSELoss())
+    known = Known(rows, rows, truth, lambda _: scored, lambda _: scored, torch.nn.MSELoss(), {})
     network: Any = None  # trees are no network
     recipe = Recipe(surrogate_rate=1e-3, set_size=SET_SIZE)
     loss = NumberSurrogate().losses(Setting(in_units(metric, data.units), recipe, network, known))[0]

@@ -176,7 +176,7 @@ def draw(records: Iterable[Mapping[str, Any]] | None = None) -> Figure:
     """Draw the test losses against steps, a row for each dataset and a column for each metric."""
     found = curves(Store(RESULTS) if records is None else records)
     datasets, metrics = (list(dict.fromkeys(getattr(c, name) for c in found)) for name in ("dataset", "metric"))
-    figure = Figure(figsize=(9.6, 2.3 * len(datasets) + 0.4), layout="constrained")
+    figure = Figure(figsize=(7.2, 2.3 * len(datasets) + 0.4), layout="constrained")
     panels = figure.subplots(len(datasets), len(metrics), squeeze=False, sharex=True)
     for row, dataset in zip(panels, datasets, strict=True):
         for axes, metric in zip(row, metrics, strict=True):
@@ -186,12 +186,12 @@ def draw(records: Iterable[Mapping[str, Any]] | None = None) -> Figure:
                 axes.axhline(curve.printed, color=line[0].get_color(), ls="--", lw=1)
             axes.axhline(own[0].printed_surrogate, color="grey", ls=":", lw=1.2)
             axes.set_xscale("log")
-            axes.set_title(f"{dataset}, {metric_label(metric)}", fontsize=8)
-            axes.tick_params(labelsize=7)
+            axes.set_title(f"{dataset}, {metric_label(metric)}", fontsize=9)
+            axes.tick_params(labelsize=8)
             axes.spines[["top", "right"]].set_visible(False)
-            axes.legend(fontsize=6, frameon=False)
+            axes.legend(fontsize=8, framealpha=0.7, edgecolor="none", handlelength=1)
     for axes in panels[-1]:
-        axes.set_xlabel("steps", fontsize=8)
+        axes.set_xlabel("steps", fontsize=9)
     return figure
 
 

@@ -40,7 +40,7 @@ def draw_losses(found: pd.DataFrame) -> Figure:
     axes.plot([0, 1], [0, 1], color="#64748b", lw=1)
     axes.set_xlabel("loss of EBM without pairs")
     axes.set_ylabel("loss of the additive model for the metric")
-    axes.legend(frameon=False, fontsize=8)
+    axes.legend(frameon=False, fontsize=9)
     axes.spines[["top", "right"]].set_visible(False)
     return figure
 

@@ -84,7 +84,8 @@ with hand-made losses. A *protocol* defines how a model is scored, a *recipe* ho
 authors' program did, so only it can be compared with the printed numbers; `honest` is how models should be scored.
 {about_runs(own)}
 
-- SL-U uses our universal surrogates, fitted to far more varied sets than the paper's (see fidelity.md).
+- SL-U uses our universal surrogates, fitted to far more varied sets than the paper's
+  ([how faithful they are](fidelity.md)).
 - porto, susy and codrna are available only in part (marked \\*), so their cells measure other data; santander was not
   available. ijcnn1 as the paper counts it has 15 % of its test rows in train; ours are distinct.
 - Of CC-Fraud there are 315 positives to learn from and 98 to test on.

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from metricgrad.evaluation.store import Store
-from studies.pages import DOCS, ROOT, listed, markdown, spelt, versions, wrapped
+from studies.pages import DOCS, ROOT, commands, listed, markdown, spelt, versions, wrapped
 from studies.pages import RESULTS as FOLDER
 
 RESULTS, PAGE = FOLDER / "survival.jsonl", DOCS / "survival.md"
@@ -86,7 +86,7 @@ number of trees; ours choose strategy and units on five folds. The index is comp
 Strategies that were kept by ours: {chosen}. The surrogate took no part here (`method="direct"`): it has to be fitted on
 every fold, which takes most of the time of a fit. Squared error (mse) is that of the rows whose event was seen.
 
-{listed(sorted({record["command"].split(" --")[0] for record in records}))}; {versions(records)}.
+{commands(records)}; {versions(records)}.
 """
     )
 

@@ -152,7 +152,7 @@ Loss saved by the first of two models; cells are a table and a metric. Cells whe
 {table(found)}
 
 Test losses, 1 - metric, means over {_seeds(found)} of {len(names)} tables, from {FIRST_SEED} on;
-python -m studies.tabm.run, {versions(records)}.""")
+`python -m studies.tabm.run`, {versions(records)}.""")
 
 
 def verdict(path: Path = RESULTS) -> str:

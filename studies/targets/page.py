@@ -10,7 +10,7 @@ import pandas as pd
 
 from metricgrad import get_metric
 from metricgrad.evaluation.store import Store
-from studies.pages import DOCS, count_range, in_place, markdown, versions, wrapped
+from studies.pages import DOCS, commands, count_range, in_place, markdown, versions, wrapped
 from studies.pages import RESULTS as FOLDER
 
 RESULTS, PAGE = FOLDER / "targets.jsonl", DOCS / "targets.md"
@@ -115,7 +115,7 @@ def rivals(path: Path = RIVALS) -> str:
 Rivals start from multinomial logistic regression at its minimum, with the ridge penalty that is best on validation
 rows; class weights are judged by the model that they lead to. All have their offsets tuned on validation rows. Splits
 from seed {FIRST_SEED} on, those of the table above; the surrogate by the default recipe of today;
-{_safe(records[-1]["command"].split(" --")[0])}, {versions(records)}.""")
+{commands(records)}, {versions(records)}.""")
 
 
 def _safe(text: str) -> str:

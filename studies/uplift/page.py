@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from metricgrad.evaluation.store import Store
-from studies.pages import DOCS, ROOT, count_range, listed, markdown, versions, wrapped
+from studies.pages import DOCS, ROOT, commands, count_range, listed, markdown, versions, wrapped
 from studies.pages import RESULTS as FOLDER
 
 RESULTS, PAGE = FOLDER / "uplift.jsonl", DOCS / "uplift.md"
@@ -122,7 +122,7 @@ def page(path: Path = RESULTS) -> str:
             conclusion=conclusion(frame),
             strategies=strategy_table(records),
             chosen=listed(f"{STRATEGIES[str(name)]} {count}" for name, count in kept.items()),
-            command=listed(sorted({record["command"].split(" --")[0] for record in records})),
+            command=commands(records),
             made=versions(records),
         )
     )

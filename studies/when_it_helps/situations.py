@@ -21,7 +21,7 @@ from studies.targets import page as targets
 
 
 class Situation(NamedTuple):
-    """What a user has, what to do, what that was worth, and the page of docs/ that has the rest."""
+    """What a user has, what to do, what that was worth, and the page of docs/, or its part, that has the rest."""
 
     have: str
     use: str
@@ -36,7 +36,7 @@ def situations(rich: float) -> list[Situation]:
             "two classes, a large network or boosted trees",
             'the usual loss and the exact threshold: `best_threshold`, or `method="cross-entropy"`',
             f"training for the metric saved a network {100 * rich:.1f} % of the loss",
-            "when-it-helps",
+            "when-it-helps#the-learned-surrogate-on-two-classes",
         ),
         Situation(
             "two classes, a model that must be small or readable",
@@ -81,7 +81,10 @@ def situations(rich: float) -> list[Situation]:
 
 def table(rich: float, folder: str = "") -> str:
     """Return the table in Markdown, with links to pages in a folder."""
-    rows = [[one.have, one.use, one.measured, f"[{one.page}]({folder}{one.page}.md)"] for one in situations(rich)]
+    rows = []
+    for one in situations(rich):
+        page, mark, part = one.page.partition("#")
+        rows.append([one.have, one.use, one.measured, f"[{page}]({folder}{page}.md{mark}{part})"])
     return markdown(["you have", "use", "measured", "page"], rows, left=4)
 
 

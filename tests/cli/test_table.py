@@ -110,6 +110,9 @@ def test_splits_weights_positive_and_ignore_are_options(here: Path) -> None:
     assert run("fit", "churn.csv", "--target", "churn", "--out", "model", "--time", "day", *QUICK).exit_code == 0
     assert "day" not in load("model").feature_names_in_
     assert run("evaluate", "model", "churn.csv", "--weights", "w").exit_code == 0
+    other = run("evaluate", "model", "churn.csv", "--metric", "within(0.1)")
+    assert other.exit_code == 2
+    assert "expected one of two classes, as the model is, got 'within(0.1)', one of regression" in other.stderr
 
 
 def test_a_metric_may_be_an_expression_scikit_learns_or_a_function_in_a_file(here: Path) -> None:
@@ -264,7 +267,7 @@ def test_a_metric_that_the_target_is_not_for_is_refused_before_training(here: Pa
         ("churn", "within(0.1)", "target: expected numbers in 'churn', because the metric is one of numbers, got"),
         ("age", "f1", "choose a metric of numbers, such as mae or within(0.1)"),
         ("age", "macro_f1", "target: expected at most 100 classes in 'age', got"),
-        ("age,churn", "f1", "target: expected one column for 'f1', a metric of two classes, got 2"),
+        ("age,churn", "f1", "got 2; for several labels choose a metric of labels, such as sample_f1"),
         ("age,chrun", "f1", "target: expected the name of a column, got 'chrun'; did you mean 'churn'?"),
     ):
         done = run("fit", "churn.csv", "--target", target, "--metric", metric, "--out", "model", *endless)

@@ -21,12 +21,14 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from metricgrad import MetricRegressor, Recipe, black_box, get_metric
 from metricgrad.estimators.metric_estimator import scores_in_double
 from metricgrad.estimators.regressor import fit_beside_usual
+from metricgrad.losses.default import SquaredError
+from metricgrad.losses.regression import AbsoluteError, Pinball
 from metricgrad.strategies import direct
-from metricgrad.training.data import Scaler
+from metricgrad.training.data import Rows, Scaler
 from metricgrad.training.direct import DirectSearch
 from metricgrad.training.history import Round
 from metricgrad.training.recipe import get_recipe
-from metricgrad.training.trees import has_lightgbm
+from metricgrad.training.trees import grow_trees, has_lightgbm
 
 STEEP = replace(
     get_recipe("linear"), rounds=2, set_size=200, trust=-1.0, trust_cap=20, baseline_steps=150, learning_rate=0.05
@@ -38,6 +40,7 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(500, 3))
 NOISE = RNG.normal(size=500)
 PRICES = np.exp(3 + 0.6 * X[:, 0] - 0.3 * X[:, 1] + 0.15 * NOISE)
+TRAINED, KEPT = slice(0, 400), slice(400, 500)
 COUNTS = 40 + 10 * X[:, 0] + (2 + 3 * np.abs(X[:, 2])) * NOISE
 
 
@@ -134,18 +137,41 @@ def test_tabm_is_trained() -> None:
 
 
 @pytest.mark.skipif(not has_lightgbm(), reason="needs LightGBM")
-def test_trees_are_grown_by_squared_error_and_averaged() -> None:
+def test_trees_follow_every_loss_that_lightgbm_knows_and_are_averaged() -> None:
+    model = MetricRegressor("pinball(0.9)", model="lightgbm", units="standardised").fit(X, COUNTS)
+    board = model.leaderboard()
+    assert {name.split("-")[0] for name in board["methods"]} == {"mse", "mae", "pinball"}
+    assert (board["methods"][0].split("-")[0], board["folds"][0]) == ("pinball", 5)
+    squared = MetricRegressor("pinball(0.9)", "mse", "lightgbm", units="standardised").fit(X, COUNTS)
+    assert squared.leaderboard()["methods"].tolist() == ["mse"]
+    assert model.validation_loss_ < squared.validation_loss_
+
+
+@pytest.mark.skipif(not has_lightgbm(), reason="needs LightGBM")
+@pytest.mark.parametrize(
+    ("loss", "objective"),
+    [
+        (SquaredError(), {}),
+        (AbsoluteError(), {"objective": "regression_l1"}),
+        (Pinball(0.8), {"objective": "quantile", "alpha": 0.8}),
+    ],
+)
+def test_trees_predict_what_lightgbm_does(loss: torch.nn.Module, objective: dict[str, Any]) -> None:
     from lightgbm import LGBMRegressor
 
-    model = MetricRegressor("mae", model="lightgbm", units="standardised").fit(X, COUNTS)
-    assert (model.results_[0]["methods"], model.results_[0]["folds"]) == ("mse", 5)
-    assert mean_absolute_error(COUNTS, model.predict(X)) < 0.7 * np.abs(COUNTS - COUNTS.mean()).mean()
-    one = MetricRegressor("mse", "mse", "lightgbm", units="standardised", standardise=False)
-    one.fit(X[:400], COUNTS[:400], validation=(X[400:], COUNTS[400:]))
-    theirs = LGBMRegressor(n_estimators=len(one.network_.body.roots), learning_rate=0.05, verbosity=-1, n_jobs=1)
-    theirs.fit(X[:400].astype(np.float32), COUNTS[:400])
-    plain = one.units_.to_targets(scores_in_double(one.network_, torch.from_numpy(X.astype(np.float32)))).numpy()
-    np.testing.assert_allclose(plain, theirs.predict(X.astype(np.float32)), rtol=1e-4)
+    rows = [Rows(torch.from_numpy(X[part]).float(), torch.from_numpy(PRICES[part])) for part in (TRAINED, KEPT)]
+    trees = grow_trees(*rows, seed=0, loss=loss)
+    count = len(trees.roots)
+    theirs = LGBMRegressor(n_estimators=count, learning_rate=0.05, verbosity=-1, n_jobs=1, **objective)
+    theirs.fit(rows[0].x.numpy(), PRICES[TRAINED])
+    np.testing.assert_allclose(trees(rows[1].x)[:, 0].numpy(), theirs.predict(rows[1].x.numpy()), rtol=1e-6)
+
+
+@pytest.mark.skipif(not has_lightgbm(), reason="needs LightGBM")
+def test_trees_are_among_the_models_that_compete() -> None:
+    recipe = replace(SHORT, warmup=20, rounds=1, trust_cap=5)
+    model = MetricRegressor("mae", "usual", "auto", recipe=recipe, folds=2).fit(X, COUNTS)
+    assert set(model.leaderboard()["model"]) == {"linear", "additive", "lightgbm", "tabm"}
 
 
 def test_a_function_of_your_own_is_trained_for() -> None:

@@ -157,6 +157,8 @@ def test_without_lightgbm_trees_are_left_out_and_that_is_said(monkeypatch: pytes
         ({"splits": 1}, "splits: expected an integer of at least 2, got 1"),
         ({"test": 1.0}, "test: expected a number between 0 and 1, got 1.0"),
         ({"random_state": -1}, "random_state: expected an integer of at least 0, got -1"),
+        ({"model": "auto"}, r"model: expected one of mlp, .*, got .auto.; several models compete in a fit, not here"),
+        ({"model": "forest"}, r"model: expected one of mlp, .* a factory, got .forest.$"),
         ({"method": "magic"}, "method: expected one of sl-r, .*, got 'magic'"),
         ({"baselines": ["magic"]}, "baselines: expected one of sl-r, .*, got 'magic'"),
         ({"baselines": ["sl-r"]}, "baselines: expected at least one, each once and not 'sl-r' itself"),

@@ -1,4 +1,4 @@
-"""The how-to pages: their programs and commands run, in order, in one folder a page."""
+"""The how-to pages, and others with programs: their programs and commands run, in order, in one folder a page."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ from metricgrad.losses.binary import BASELINES
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted((DOCS / "howto").glob("*.md"))
+OTHERS = [DOCS / f"{name}.md" for name in ("additive", "demo", "index", "ranking", "tabm", "targets")]
+WITHOUT = {"auto", "ten-minutes", "tour"}
+"""Pages whose programs need a table of the reader's, or are run elsewhere."""
 BLOCK = re.compile(r"^( *)```(python|sh)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 
 
@@ -48,7 +51,7 @@ def table(folder: Path) -> Iterator[None]:
 
 @pytest.mark.slow  # every page trains several small models
 @pytest.mark.filterwarnings("ignore:the surrogate of .* is not faithful yet:UserWarning")
-@pytest.mark.parametrize("page", [DOCS / "index.md", *PAGES], ids=lambda page: f"{page.parent.name}-{page.stem}")
+@pytest.mark.parametrize("page", [*OTHERS, *PAGES], ids=lambda page: f"{page.parent.name}-{page.stem}")
 @pytest.mark.usefixtures("table")
 def test_the_programs_and_commands_of_a_page_run(page: Path) -> None:
     names: dict[str, object] = {"__name__": page.stem}
@@ -60,6 +63,11 @@ def test_the_programs_and_commands_of_a_page_run(page: Path) -> None:
         else:
             for line in text.replace("\\\n", " ").splitlines():
                 run_command(line)
+
+
+def test_the_programs_of_every_page_are_run_or_run_elsewhere() -> None:
+    having = {page.stem for page in DOCS.glob("*.md") if blocks(page)}
+    assert having == WITHOUT | {page.stem for page in OTHERS}
 
 
 def test_every_page_is_listed_and_but_for_the_index_has_a_program() -> None:

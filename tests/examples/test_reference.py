@@ -46,6 +46,7 @@ def test_every_command_is_in_the_reference(reference: ModuleType) -> None:
         assert f"\n## `metricgrad {name}`\n" in text
     assert "--help" not in text
     assert "&quot;" not in text
+    assert r'"5\*tp - fp"' in text, "a bare asterisk would begin italics"
 
 
 def test_every_metric_is_in_a_table(reference: ModuleType) -> None:

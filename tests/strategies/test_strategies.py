@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
 
 from metricgrad import black_box, get_metric
 from metricgrad.losses.binary import CostSensitive, SoftCounts
+from metricgrad.losses.default import SquaredError
 from metricgrad.losses.regression import Huber, SoftWithin, Welsch
 from metricgrad.metrics.constants import Units, in_units
 from metricgrad.strategies.named import Named
 from metricgrad.strategies.number_losses import quantile_of_constant, tolerances
+from metricgrad.strategies.number_surrogate import NumberSurrogate
 from metricgrad.strategies.registry import strategies_for
 from metricgrad.strategies.strategy import Known, Setting
 from metricgrad.surrogate.loss import SurrogateLoss
@@ -79,7 +83,7 @@ def known_of(followed: nn.Module, bias: float = 0.0) -> Known:
     def score(features: torch.Tensor) -> torch.Tensor:
         return 2 * features[:, 0].double() + bias
 
-    return Known(rows, rows, rows.y, score, score, followed)
+    return Known(rows, rows, rows.y, score, score, followed, {})
 
 
 def test_losses_of_numbers_suit_the_errors_of_squared_error() -> None:
@@ -94,6 +98,24 @@ def test_losses_of_numbers_suit_the_errors_of_squared_error() -> None:
     assert [one.width for one in losses["tolerance"]] == [3, 3]
     assert losses["longer"] == [setting.known.followed]  # type: ignore[union-attr]
     assert len(losses["pinball"]) == 3
+
+
+def test_the_surrogate_of_numbers_is_fitted_once_and_refined_on_every_fold() -> None:
+    known = known_of(SquaredError(), bias=0.5)
+    inside = in_units(get_metric("step_cost(5,1,10)"), Units())
+    setting = setting_of(inside, "linear")._replace(known=known)
+    setting = setting._replace(recipe=replace(setting.recipe, trust_cap=20))
+    seen: list[int] = []
+    (first,) = NumberSurrogate().losses(setting, lambda _, done, total: seen.append(done))
+    (second,) = NumberSurrogate().losses(setting, lambda *_: pytest.fail("it was fitted again"))
+    assert seen[-1] == 20
+    assert isinstance(first, SurrogateLoss)
+    assert isinstance(second, SurrogateLoss)
+    before = second.surrogate.state_dict()
+    assert all(torch.equal(tensor, before[name]) for name, tensor in first.surrogate.state_dict().items())
+    scores = torch.linspace(-1, 1, 64).repeat(8, 1)
+    first.refine(scores, scores + torch.linspace(-1, 1, 8).unsqueeze(1))
+    assert not torch.equal(first.surrogate.last.weight, second.surrogate.last.weight)
 
 
 def test_a_quantile_is_the_level_of_the_best_constant_among_the_errors() -> None:

@@ -24,7 +24,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from metricgrad import Recipe, TableClassifier, save
+from metricgrad import Recipe, TableClassifier, load, save
 from metricgrad.cli.app import app
 from metricgrad.tabular import batch_predict as prediction
 from metricgrad.tabular.batch_predict import FEATURE_NAMES, harmless, scored, write_predictions
@@ -81,6 +81,19 @@ def test_a_file_in_parts_is_scored_as_at_once(
     np.testing.assert_allclose(scores, model.decision_function(FRAME), rtol=1e-12)
     np.testing.assert_array_equal(targets, FRAME["churn"] == "left")
     np.testing.assert_array_equal(weights, FRAME["weight"])
+
+
+def test_columns_of_weights_groups_and_times_are_not_called_unused(
+    model: TableClassifier, data: Path, tmp_path: Path
+) -> None:
+    lines: list[str] = []
+    stored = load(save(model, tmp_path / "model"))
+    assert stored.columns_aside_ == ("weight",)
+    by_user = TableClassifier("f1", "cross-entropy", "linear", model.recipe).fit(FRAME, "churn", groups="user_id")
+    for each in (model, stored, by_user):
+        write_predictions(each, data, tmp_path / "out.csv", report=lines.append)
+        scored(each, data, report=lines.append)
+    assert lines == []
 
 
 def test_missing_columns_are_refused_and_extra_ones_reported(model: TableClassifier, tmp_path: Path) -> None:

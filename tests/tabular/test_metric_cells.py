@@ -86,8 +86,10 @@ def test_what_a_name_stands_for_is_checked() -> None:
         quick(PROFIT).fit(TABLE, "bought")
     with pytest.raises(TableError, match="column: expected the name of a column, got 'Amount'"):
         quick(PROFIT).fit(TABLE, "bought", columns={"amount": "Amount"})
-    with pytest.raises(TableError, match="column: expected amount of the metric, got 'price'"):
+    with pytest.raises(TableError, match="column: expected amount of the metric, such as amount=price, got 'price'"):
         quick(PROFIT).fit(TABLE, "bought", columns={"price": "Amount (EUR)"})
+    with pytest.raises(TableError, match="column: expected none, because the metric needs none, got 'amount'"):
+        quick("f1").fit(TABLE, "bought", columns={"amount": "Amount (EUR)"})
     with pytest.raises(TableError, match="column: expected a value for each of 400 rows, got 3"):
         quick(PROFIT).fit(TABLE, "bought", columns={"amount": [1, 2, 3]})
     gaps = TABLE.assign(amount=[None, *TABLE["Amount (EUR)"][1:]])
@@ -126,9 +128,21 @@ def test_the_commands_take_a_column_and_an_expression(tmp_path: Path) -> None:
     assert "not used" not in shown.output  # the metric uses its column
     fair = CliRunner().invoke(app, ["evaluate", str(out), str(path), "--json", "--metric", "min over sex of f1"])
     assert "min over sex of f1" in json.loads(fair.stdout.splitlines()[-1])["metrics"]
-    wrong = CliRunner().invoke(app, ["fit", str(path), "--target", "bought", "--column", "amount", "--metric", PROFIT])
+    wrong = CliRunner().invoke(app, ["fit", str(path), "--target", "bought", "--column", "=paid", "--metric", PROFIT])
     assert wrong.exit_code == 2
     assert "expected NAME=COLUMN" in wrong.output
+
+
+def test_a_name_alone_stands_for_the_column_of_that_name(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    TABLE.rename(columns={"Amount (EUR)": "amount"}).to_csv(path, index=False)
+    how = ["fit", str(path), "--target", "bought", "--metric", PROFIT, "--value-column"]
+    quickly = ["--method", "cross-entropy", "--model", "linear", "--recipe", "warmup=30,rounds=2", "--folds", "1"]
+    done = CliRunner().invoke(app, [*how, "amount", *quickly, "--out", str(tmp_path / "model")])
+    assert done.exit_code == 0, done.output
+    assert "of the metric, not features: amount" in done.output
+    other = CliRunner().invoke(app, [*how, "paid", *quickly])
+    assert "expected amount of the metric, such as amount=paid, got 'paid'" in " ".join(other.output.split())
 
 
 def test_methods_are_compared_by_a_metric_with_columns(tmp_path: Path) -> None:

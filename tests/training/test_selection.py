@@ -86,7 +86,7 @@ def test_equal_models_leave_cross_entropy_in_place() -> None:
 def test_a_model_that_gains_nothing_is_not_said_to_gain_within_the_noise(gain: float) -> None:
     said = str(Verdict(False, gain, math.nan))
     assert said.startswith("kept cross-entropy: ")
-    beside = " behind cross-entropy" if gain else ""
+    beside = f" {'behind' if gain else 'over'} cross-entropy"
     assert f"{abs(gain):.4f}{beside} on the validation rows" in said
     assert "noise" not in said
     assert "nan" not in said

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,9 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from torch import nn
 
 from metricgrad import MetricClassifier, Recipe
-from metricgrad.training.networks import mlp
+from metricgrad.estimators.metric_estimator import Trained
+from metricgrad.metrics.tasks import Task
+from metricgrad.training.networks import Scorer, mlp
 from metricgrad.training.threads import MIN_WORK_FOR_THREADS, one_thread, threads_for, work_of
 
 
@@ -115,7 +118,8 @@ def test_small_steps_have_one_thread_and_large_ones_what_the_user_set() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "expected"), [("linear", 1), (lambda n: nn.Sequential(nn.Linear(n, 20_000), nn.Linear(20_000, 1)), 3)]
+    ("model", "expected"),
+    [("linear", 1), ("tabm", 1), (lambda n: nn.Sequential(nn.Linear(n, 20_000), nn.Linear(20_000, 1)), 3)],
 )
 def test_fit_trains_small_models_on_one_thread_and_gives_the_others_back(model: object, expected: int) -> None:
     rng = np.random.default_rng(0)
@@ -127,3 +131,23 @@ def test_fit_trains_small_models_on_one_thread_and_gives_the_others_back(model: 
     )
     assert seen == {expected}
     assert torch.get_num_threads() == 3
+
+
+def test_models_that_compete_are_each_trained_on_as_many_threads_as_suit_them() -> None:
+    def large(features: int) -> nn.Module:
+        return nn.Sequential(nn.Linear(features, 20_000), nn.Linear(20_000, 1))
+
+    seen: dict[str, set[int]] = {}
+
+    class Watched(MetricClassifier):
+        def _specs(self, task: Task) -> list[object]:
+            return ["linear", large]
+
+        def _follow(self, loss: nn.Module, network: Scorer, *rest: Any, **more: Any) -> Trained:
+            seen.setdefault(network.name or "own", set()).add(torch.get_num_threads())
+            return super()._follow(loss, network, *rest, **more)
+
+    X = np.random.default_rng(0).standard_normal((300, 3))
+    short = Recipe(warmup=2, rounds=1, trust=-1, control=False)
+    Watched("f1", "sl-r", "readable", short, folds=2).fit(X, X[:, 0] > 1)
+    assert seen == {"linear": {1}, "own": {3}}

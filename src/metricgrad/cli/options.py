@@ -48,7 +48,7 @@ MetricColumns = Annotated[
         "--column",
         "--value-column",
         metavar="NAME=COL",
-        help="Column that a name in the metric stands for, amount=Amount; repeatable.",
+        help="Column that a name in the metric stands for, amount=Amount; repeatable. By default that of its name.",
     ),
 ]
 ColumnFeatures = Annotated[
@@ -104,11 +104,12 @@ def command_line() -> str:
 
 
 def columns_of(options: list[str] | None) -> dict[str, str] | None:
-    """Parse which columns names in a metric stand for: `["amount=Amount (EUR)"]`."""
+    """Parse which columns names in a metric stand for: `["amount=Amount (EUR)"]`; a name alone is its column."""
     found = {}
     for option in options or ():
         name, equals, column = option.partition("=")
-        if not equals or not name.strip() or not column:
+        column = column if equals else name
+        if not name.strip() or not column:
             raise typer.BadParameter(
                 f"expected NAME=COLUMN, such as amount=Amount, got {option!r}", param_hint="--column"
             )

@@ -198,12 +198,27 @@ STANDARD = {
 """Metrics that are computed beside the one a model was trained for, by the kind of its target."""
 
 
+TASKS = {
+    "two classes": ("binary", "columns"),
+    "classes": ("multiclass",),
+    "labels": ("multilabel",),
+    "numbers": ("regression", "censored"),
+    "grades": ("ranking",),
+}
+"""Tasks whose metrics can judge a model, by the kind of its target."""
+
+
 def _asked_metrics(loaded: TableModel, metric: str | None) -> list[Metric]:
     from metricgrad.metrics.registry import PAPER, get_metric
 
     own = [] if metric and ".py:" in str(loaded.metric) else [loaded.judge_]
     others = [get_metric(name) for name in STANDARD.get(loaded.target_.kind, PAPER)]
-    return [*([loaded.for_target(get_metric(metric, allow_files=True))] if metric else []), *own, *others]
+    if metric is None:
+        return [*own, *others]
+    asked, kind = loaded.for_target(get_metric(metric, allow_files=True)), loaded.target_.kind
+    if asked.task.name not in TASKS[kind]:
+        raise ValueError(f"metric: expected one of {kind}, as the model is, got {metric!r}, one of {asked.task.name}")
+    return [asked, *own, *others]
 
 
 def _value(metric: Metric, rows: ScoredRows) -> float:

@@ -68,8 +68,8 @@ def demo_page(result: DemoResult, out: Path, command: str) -> str:
     """Return the page, for a folder that its links are relative to."""
     usual = result.saved(SQUARED)
     facts = {
-        "of the cost saved": f"{percent(usual.mean)} %",
-        "95 % interval": f"{percent(usual.low)} to {percent(usual.high)} %",
+        "of the cost saved": f"{percent(usual.mean)}\u00a0%",
+        "95 % interval": f"{percent(usual.low)} to {percent(usual.high)}\u00a0%",
         "hours judged": f"{len(result.hours):,}",
         "splits ahead": f"{int((result.costs(OURS) < result.costs(SQUARED)).sum())} of {len(result.trials)}",
     }

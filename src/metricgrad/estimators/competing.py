@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from copy import deepcopy
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
@@ -52,7 +52,6 @@ class CompetingEstimator(MetricEstimator):
 
     folds: int | None
     results_: list[dict[str, Any]]
-    _competing: ClassVar[Mapping[str, Sequence[str]]] = COMPETING
 
     def leaderboard(self) -> pd.DataFrame:
         """Return the models that competed, the chosen one first.
@@ -98,6 +97,7 @@ class CompetingEstimator(MetricEstimator):
         kept = [table.validation_rows(parts.validation) for parts in plan]
         fits = len(plan) * len(candidates)
         folds: dict[tuple[Any, int], FoldTraining] = {}
+        fitted: dict[Any, dict[str, Any]] = {}
 
         def trained(candidate: Candidate, fold: int, left: float | None) -> tuple[Trained, Rows]:
             if bars is not None:
@@ -109,14 +109,14 @@ class CompetingEstimator(MetricEstimator):
                     del folds[other]  # whose columns take memory
                 rows = kind.table.lazy_rows(plan[fold].train, kind.recipe.set_size)
                 own = kept[fold]._replace(y=kind.table.labels(held_out))
-                folds[place] = FoldTraining(self, kind.network, rows, own, kind.metric, judged.y)
+                earlier = fitted.setdefault(candidate.kind, {})
+                folds[place] = FoldTraining(self, kind.network, rows, own, kind.metric, judged.y, earlier)
             how = How(candidate.recipe, seed, left, bars)
-            return folds[place].train(candidate.strategy, how), judged
+            with threads_for([kind.network], kind.recipe.set_size * kind.recipe.sets):
+                return folds[place].train(candidate.strategy, how), judged
 
         found = Competition(candidates, len(plan), self.time_limit, self._judge(metric), self._asked)
-        step = max(kind.recipe.set_size * kind.recipe.sets for kind in kinds.values())
-        small = threads_for([kind.network for kind in kinds.values()], step)
-        with small, fit_bars(fits) if self.verbose and fits > 1 else nullcontext() as bars:
+        with fit_bars(fits) if self.verbose and fits > 1 else nullcontext() as bars:
             found.run(trained)
         return found
 
@@ -181,7 +181,7 @@ class CompetingEstimator(MetricEstimator):
         from metricgrad.training.trees import has_lightgbm
 
         trees = has_lightgbm() and not task.several
-        return [name for name in self._competing[self.model] if name != TREES or trees]
+        return [name for name in COMPETING[self.model] if name != TREES or trees]
 
     def _network(
         self,

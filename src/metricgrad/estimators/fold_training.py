@@ -27,6 +27,7 @@ from metricgrad.training.jobs import Start
 from metricgrad.training.networks import TREES, Scorer
 from metricgrad.training.selection import Best, Selection
 from metricgrad.training.steps import UnfaithfulWarning
+from metricgrad.training.threads import one_thread
 from metricgrad.training.trainer import TrainingRun
 from metricgrad.training.trees import grow_trees
 
@@ -46,6 +47,8 @@ class FoldTraining:
         What models are judged by.
     truth : Tensor, optional
         Targets of the rows held out as they were given, if that is in another unit.
+    fitted : dict, optional
+        What strategies have fitted on earlier folds, by their name.
     """
 
     def __init__(
@@ -56,7 +59,9 @@ class FoldTraining:
         kept: Rows,
         metric: Metric,
         truth: Tensor | None = None,
+        fitted: dict[str, Any] | None = None,
     ) -> None:
+        self.fitted = {} if fitted is None else fitted
         self.estimator, self.network, self.rows, self.kept, self.metric = estimator, network, rows, kept, metric
         self.truth = kept.y if truth is None else truth
         self.start: Start | None = None
@@ -75,10 +80,19 @@ class FoldTraining:
         return trained
 
     def _grow(self, strategy: Strategy, how: How) -> Trained:
-        """Return trees, grown by the usual loss."""
-        rows = strategy.rows(self._setting(how))
-        grown = grow_trees(self.rows if rows is None else rows, self.kept, how.seed, numbers=self.metric.task.numbers)
-        return Trained(Scorer(grown, TREES, self.network.features), [], False, None, self.metric, method=strategy.name)
+        """Return trees grown along the losses of a strategy, those that are best on the held-out rows."""
+        setting = self._setting(how)
+        rows, losses = strategy.rows(setting), strategy.losses(setting)
+        grown = []
+        for loss in losses[:1] if self.metric.costly else losses:  # the likeliest comes first
+            trees = grow_trees(self.rows if rows is None else rows, self.kept, how.seed, loss)
+            scorer = Scorer(trees, TREES, self.network.features)
+            grown.append(Trained(scorer, [], False, None, self.metric, method=strategy.named(loss)))
+        return grown[0] if len(grown) == 1 else min(grown, key=self._loss_of_trees)
+
+    def _loss_of_trees(self, grown: Trained) -> float:
+        """Return the loss of held-out rows at their best constant."""
+        return float(self.metric.best(scores_in_double(grown.network, self.kept.x), self.kept.y, self.kept.w))
 
     def _train(self, strategy: Strategy, how: How) -> Trained:
         setting = self._setting(how)
@@ -111,7 +125,7 @@ class FoldTraining:
         known = None
         if self.usual is not None:
             usual, best = (partial(scores_in_double, each.network) for each in (self.usual, self.leader or self.usual))
-            known = Known(self.rows, self.kept, self.truth, usual, best, self.followed)
+            known = Known(self.rows, self.kept, self.truth, usual, best, self.followed, self.fitted)
         return Setting(self.metric, how.recipe, self.network, known)
 
     def _warm_up(self, strategy: Strategy, how: How) -> Trained | None:
@@ -134,7 +148,8 @@ class FoldTraining:
         """Train a model for every loss of a strategy, each from the start, or from a warm-up of its own."""
         torch.manual_seed(how.seed)
         shared = None if how.bars is None else how.bars.report
-        with work_bar() if self.estimator.verbose and shared is None else nullcontext(shared) as report:
+        shown = work_bar() if self.estimator.verbose and shared is None else nullcontext(shared)
+        with shown as report, one_thread():  # a surrogate is small, whatever the model is
             losses = strategy.losses(setting, report)
         guarded = strategy.alone or isinstance(strategy, Proper)
         control = self.followed if strategy.goes_on else None

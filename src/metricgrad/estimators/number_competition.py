@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -51,10 +51,6 @@ class NumberCompetition(CompetingEstimator):
     """An estimator of numbers: checks its input, and trains every model, in every unit, by every strategy."""
 
     units: str
-    _competing: ClassVar[Mapping[str, Sequence[str]]] = {
-        "auto": ("linear", "additive", "mlp"),
-        "readable": ("linear", "additive"),
-    }
 
     def _competed(
         self,

@@ -59,8 +59,8 @@ class MetricRegressor(RegressorMixin, NumberCompetition):  # type: ignore[misc]
         losses and one of the two learned strategies.
     model : {"mlp", "small", "linear", "additive", "tabm", "lightgbm", "auto", "readable"}, torch module or factory
         As of `MetricClassifier`, but the paper's network has no dropout here: it blurs predictions of numbers. Those
-        that compete are linear, additive and mlp (`"auto"`), or those of them that can be read. Trees follow squared
-        error only.
+        that compete are linear, additive, tabm and, where it is installed, lightgbm (`"auto"`), or those of them that
+        can be read. Trees follow squared and absolute errors and quantiles.
     recipe : Recipe or {"default"}
         How to train. By default networks learn at a rate of 0.01, above that of `MetricClassifier`.
     units : {"auto", "log", "standardised"}

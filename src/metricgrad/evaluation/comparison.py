@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from metricgrad.estimators.competing import competes
 from metricgrad.estimators.metric_columns import learn_columns
 from metricgrad.evaluation.comparison_result import ComparisonResult, Trial
 from metricgrad.evaluation.diagnostics import diagnose
@@ -38,7 +39,7 @@ from metricgrad.tabular.target import ClassTarget
 from metricgrad.training.data import Parts, TrainingData
 from metricgrad.training.loader import SetLoader, may_weigh
 from metricgrad.training.methods import AUTO, METHODS, make_loss
-from metricgrad.training.networks import TREES, kind_of
+from metricgrad.training.networks import MODELS, TREES, kind_of
 from metricgrad.training.recipe import Recipe, get_recipe, recipe_for
 from metricgrad.training.selection import exact_scores
 from metricgrad.training.splits import Split
@@ -156,6 +157,7 @@ def compare(
     queries = judge.task.name == "ranking" and recipe == "default"
     how = get_recipe("queries") if queries else recipe_for(recipe, kind_of(model))
     _check_numbers(splits, test, validation, random_state)
+    _check_model(model)
     frame = X if is_plain(X) else as_frame(X)
     features, known = without_metric_columns(frame, judge, columns, column_features)
     judge = metric_of_target(judge, y, features, positive)
@@ -305,6 +307,12 @@ def _check_numbers(splits: Any, test: Any, validation: Any, random_state: Any) -
     for name, share in (("test", test), ("validation", validation)):
         if not isinstance(share, float) or not 0 < share < 1:
             raise ValueError(f"{name}: expected a number between 0 and 1, got {share!r}")
+
+
+def _check_model(model: Any) -> None:
+    if isinstance(model, str) and model not in MODELS:
+        several = "; several models compete in a fit, not here" if competes(model) else ""
+        raise ValueError(f"model: expected one of {', '.join(MODELS)}, a module or a factory, got {model!r}{several}")
 
 
 def _methods(

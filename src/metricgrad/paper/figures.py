@@ -176,7 +176,8 @@ def _course(method: str, metric: Metric, recipe: Recipe, parts: Parts, spec: Any
     for done in train(
         model, loss, parts.train, recipe, selection=Selection(parts.validation, metric, recipe), seed=seed
     ):
-        rounds.append((done.steps, done.loss, done.gap))
+        if done.phase != "refining":
+            rounds.append((done.steps, done.loss, done.gap))
         if done.validation == done.validation:
             checks.append((done.steps, _test_loss(model, metric, recipe, parts)))
     return _Course(*map(np.array, (*zip(*rounds, strict=True), *zip(*checks, strict=True))))

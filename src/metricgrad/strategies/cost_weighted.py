@@ -17,7 +17,7 @@ from metricgrad.training.row_gains import error_costs
 class CostWeighted(Strategy):
     """Follow weighted cross-entropy: the model is accurate where the money is."""
 
-    name, usual = "cost-weighted", True
+    name, by_trees = "cost-weighted", True
 
     def suits(self, setting: Setting) -> bool:
         """Return whether the metric has columns that rows can be decided by, and its calls are cheap."""

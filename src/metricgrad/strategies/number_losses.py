@@ -31,7 +31,7 @@ class ByHand(Strategy):
 class Absolute(ByHand):
     """Follow absolute errors: the median."""
 
-    name = "mae"
+    name, by_trees = "mae", True
 
     def losses(self, setting: Setting, progress: Progress | None = None) -> Sequence[nn.Module]:
         """Return the loss."""
@@ -56,7 +56,7 @@ class Quantiles(ByHand):
     The likeliest quantile is the one that the best constant of squared error is of its errors.
     """
 
-    name = "pinball"
+    name, by_trees = "pinball", True
 
     def losses(self, setting: Setting, progress: Progress | None = None) -> Sequence[nn.Module]:
         """Return the losses of that quantile and of one on each side."""

@@ -11,7 +11,7 @@ class PlugIn(Strategy):
     Such as probability times amount, least expected cost, or an offset by group (`training/plug_in.py`).
     """
 
-    name, usual, nothing = "plug-in", True, True
+    name, by_trees, nothing = "plug-in", True, True
 
     def suits(self, setting: Setting) -> bool:
         """Return whether the metric must know something else of the rows than their class, which is known in time."""

@@ -20,7 +20,7 @@ class Proper(Strategy):
         What it is called.
     """
 
-    usual = True
+    by_trees = True
 
     def __init__(self, name: str = "proper") -> None:
         self.name = name

@@ -42,10 +42,10 @@ NUMBER_STRATEGIES: tuple[Strategy, ...] = (
 
 
 def strategies_for(setting: Setting) -> list[Strategy]:
-    """Return the strategies that suit a metric and a model, the usual loss first; trees know only that loss."""
+    """Return the strategies that suit a metric and a model, the usual loss first; trees follow few losses."""
     every = NUMBER_STRATEGIES if setting.metric.task.numbers else STRATEGIES
     found = [strategy for strategy in every if strategy.suits(setting)]
     if setting.network.name != TREES:
         return found
-    usual = [strategy for strategy in found if strategy.usual]
-    return usual if len(usual) > 1 or setting.metric.task.numbers else [Named("cross-entropy")]
+    known = [strategy for strategy in found if strategy.by_trees]
+    return known if len(known) > 1 or setting.metric.task.numbers else [Named("cross-entropy")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
@@ -21,7 +21,8 @@ class Known(NamedTuple):
     """What is known on a fold after the usual loss: rows to train on and held out, and what models say of rows.
 
     `truth` are targets of the held-out rows as they were given, of numbers in another unit. `usual` scores rows by the
-    model of the usual loss, `best` by the best so far, and `followed` is the loss that this has followed.
+    model of the usual loss, `best` by the best so far, and `followed` is the loss that this has followed. `fitted` is
+    what strategies have fitted on this fold and earlier ones, by their name, for the next ones to start from.
     """
 
     rows: Rows
@@ -30,6 +31,7 @@ class Known(NamedTuple):
     usual: Scoring
     best: Scoring
     followed: nn.Module
+    fitted: dict[str, Any]
 
 
 class Setting(NamedTuple):
@@ -50,14 +52,14 @@ class Strategy:
     """A way to train a model for a metric.
 
     Every strategy starts from the same warm-up with the usual loss, or from the best model of those before it. One that
-    is `alone` has a warm-up, a control and a guard of its own. One that is `usual` follows the usual loss, as trees can
-    too; one that trains `nothing` decides otherwise by the model of the usual loss. One that is `learned` follows the
-    metric itself. One that `goes_on` mixes the loss that its start has followed into its own, not the usual loss.
+    is `alone` has a warm-up, a control and a guard of its own. LightGBM knows the losses of one that is `by_trees`. One
+    that trains `nothing` decides otherwise by the model of the usual loss. One that is `learned` follows the metric
+    itself. One that `goes_on` mixes the loss that its start has followed into its own, not the usual loss.
     """
 
     name: str
     alone = False
-    usual = False
+    by_trees = False
     nothing = False
     learned = False
     goes_on = False

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from metricgrad.metrics.metric import Metric
+from metricgrad.surrogate.adam import Adam
 from metricgrad.surrogate.config import SurrogateConfig, config_for, renamed_keyword
 from metricgrad.surrogate.network import Progress, Surrogate, meta_loss, new_surrogate
 from metricgrad.surrogate.relatives import nearest_relative, start_at
@@ -262,13 +263,13 @@ def _fit_to_fresh_sets(
 
 def _schedule(surrogate: Surrogate, fitting: Fitting, progress: Progress | None) -> Iterator[int]:
     """Yield steps and follow each by a step of Adam, with a short warm-up and a cosine decay to zero."""
-    optimizer = torch.optim.Adam(surrogate.parameters(), fitting.learning_rate)
+    optimizer = Adam(surrogate.parameters(), fitting.learning_rate)
     for step in range(fitting.steps):
         pace = min(1, (step + 1) / 300) * (1 + math.cos(math.pi * step / fitting.steps)) / 2
-        optimizer.param_groups[0]["lr"] = fitting.learning_rate * pace
-        optimizer.zero_grad()
+        optimizer.learning_rate = fitting.learning_rate * pace
+        surrogate.zero_grad()
         yield step
-        optimizer.step()
+        optimizer.step([parameter.grad for parameter in optimizer.parameters])
         if progress and (step % 50 == 49 or step + 1 == fitting.steps):
             progress("fitting the surrogate", step + 1, fitting.steps)
 

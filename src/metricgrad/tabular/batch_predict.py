@@ -185,7 +185,7 @@ def checked_chunks(
         if not number:
             absent = [name for name in schema.names if name not in frame.columns]
             known = {column.name for column in schema.columns} | set(model.target_.names)
-            known.update(model.metric_columns_.values(), {getattr(model, "group_", None)}, used)
+            known.update(model.metric_columns_.values(), model.columns_aside_, {getattr(model, "group_", None)}, used)
             extra = [name for name in frame.columns if name not in known]
             if absent:
                 more = f"; not known: {listed(extra)}" if extra else ""

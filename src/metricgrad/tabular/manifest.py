@@ -32,8 +32,9 @@ from metricgrad.tabular.schema import CHARACTERS, DROPPED, USED, WORDS, Column, 
 from metricgrad.tabular.target import AnyTarget, ClassTarget, GradeTarget, LabelTarget, NumberTarget, Target, same_label
 
 MAX_TEXT, MAX_WORD = 100_000, 1_000
-MAX_METRIC_COLUMNS = 100
 """Characters of a name, a label or a note; of a phase, a method or a metric."""
+MAX_METRIC_COLUMNS, MAX_COLUMNS_ASIDE = 100, 3
+"""Columns that a metric needs; columns of weights, of groups and of times."""
 MAX_BYTES, MAX_ITEMS = 32 << 20, 3_000_000
 """Bytes of a JSON file, and commas in it: each may become an object in memory."""
 RESERVED_BYTES = 4 << 20

@@ -23,7 +23,8 @@ def metric_columns(
     found: dict[str, Any] = {name: name for name in needed}
     unknown = [name for name in (given or {}) if name not in found]
     if unknown:
-        raise TableError(f"column: expected {_listed(needed)} of the metric, got {unknown[0]!r}")
+        wanted = f"{', '.join(needed)} of the metric, such as {needed[0]}={unknown[0]}" if needed else ""
+        raise TableError(f"column: expected {wanted or 'none, because the metric needs none'}, got {unknown[0]!r}")
     found |= dict(given or {})
     for name, column in found.items():
         if isinstance(column, str):
@@ -58,7 +59,3 @@ def _amounts(name: str, cells: pd.Series[Any]) -> Any:
         got = cells.iloc[int(np.argmax(invalid))]
         raise TableError(f"column {name}: expected a number of at least 0 in every row, got {str(got)!r}")
     return found
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    return ", ".join(names) or "none"

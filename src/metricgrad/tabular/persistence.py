@@ -159,6 +159,7 @@ def _model_state(model: TableModel, made_by: Mapping[str, str]) -> dict[str, Any
         "format": FORMAT_VERSION,
         **table_state(stored_name(model.metric), model.target_, model.pipeline_[0], model.metric_columns_),
         **({} if group is None else {"group": group}),
+        **({"columns_aside": model.columns_aside_} if model.columns_aside_ else {}),
         "data": model.data_,
         "model": _estimator_state(inner),
         "history": [asdict(done) for done in _thinned(looked_at)],

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from metricgrad.metrics.registry import Metric, get_metric, metric_for_task
-from metricgrad.tabular.manifest import MAX_WORD, Field, read_column_codes, read_metric_columns
+from metricgrad.tabular.manifest import MAX_COLUMNS_ASIDE, MAX_WORD, Field, read_column_codes, read_metric_columns
 from metricgrad.tabular.table_model import TableModel
 from metricgrad.tabular.target import AnyTarget, GradeTarget, NumberTarget, Target
 from metricgrad.training.history import Round, Verdict
@@ -64,6 +64,8 @@ def read_estimator(state: Field, name: str, target: AnyTarget) -> tuple[TableMod
     inner.validation_loss_, inner.interrupted_ = entry["validation_loss"].number_or_nan(), entry["interrupted"].flag()
     inner.history_ = [_record(Round, done) for done in state["history"].items(MAX_ROUNDS)]
     model.target_, model.metric_columns_ = target, read_metric_columns(state)
+    if "columns_aside" in state:
+        model.columns_aside_ = tuple(name.text() for name in state["columns_aside"].items(MAX_COLUMNS_ASIDE))
     counted = ("rows", "positives") if isinstance(target, Target) else ("rows",)
     model.data_ = {key: state["data"][key].count() for key in counted}
     model.notes_ = [note.text() for note in state["notes"].items()]

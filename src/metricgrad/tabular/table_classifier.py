@@ -151,7 +151,10 @@ class TableClassifier(ClassifierMixin, TableModel):  # type: ignore[misc]
         if (len(cells) > 1) != (several == "several labels"):
             wanted = "columns of labels, two at least" if len(cells) == 1 else "one column"
             kind = several or "two classes"
-            raise TableError(f"target: expected {wanted} for {metric.name!r}, a metric of {kind}, got {len(cells)}")
+            hint = "" if len(cells) == 1 else "; for several labels choose a metric of labels, such as sample_f1"
+            raise TableError(
+                f"target: expected {wanted} for {metric.name!r}, a metric of {kind}, got {len(cells)}{hint}"
+            )
         if several == "several labels":
             labels, lines = infer_labels(cells, names)
             return labels, metric, lines

@@ -51,6 +51,7 @@ class TableModel(NestedRecipe):
     notes_: list[str]
     data_: dict[str, int]
     metric_columns_: dict[str, str]
+    columns_aside_: tuple[str, ...] = ()
     feature_names_in_: Array
     n_features_in_: int
 
@@ -156,7 +157,8 @@ class TableModel(NestedRecipe):
         known = metric_columns(metric.columns, columns, frame)
         own = [] if self.column_features else [each for each in known.values() if isinstance(each, str)]
         labels = [y] if isinstance(y, str) else names if isinstance(y, (list, tuple)) and list(y) == names else []
-        taken = [*labels, *(each for each in given.values() if isinstance(each, str)), *own]
+        self.columns_aside_ = tuple(each for each in given.values() if isinstance(each, str))
+        taken = [*labels, *self.columns_aside_, *own]
         features = frame.drop(columns=list(dict.fromkeys(taken)))
         self.metric_columns_ = {name: each if isinstance(each, str) else "" for name, each in known.items()}
         self.target_, metric, lines = self._infer_target(metric, target, names, features)

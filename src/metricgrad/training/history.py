@@ -15,11 +15,12 @@ class Round:
     Parameters
     ----------
     phase, number, of : str, int, int
-        `"warm-up"` or `"rounds"`, and where in it.
+        `"warm-up"` or `"rounds"`, and where in it; between the two `"refining"`, in steps, if a surrogate could not be
+        trusted at first.
     steps : int
         Model steps so far.
     loss, gap : float
-        The loss followed, and how far it is from the metric.
+        The loss followed, and how far it is from the metric; no loss while refining.
     trust : float
         Spearman correlation of surrogate and metric on fresh sets of the current model, at the last check.
     cosine : float
@@ -54,8 +55,8 @@ class Round:
     def scalars(self) -> dict[str, float]:
         """Return the finite measurements by name, for a logger; `steps` is the step to log them at.
 
-        `loss` and `seconds` are always there; `validation` if the round was validated; `gap` and `trust` if a surrogate
-        was trained.
+        `seconds` is always there, and `loss`, but for refining; `validation` if the round was validated; `gap` and
+        `trust` if a surrogate was trained.
 
         Examples
         --------
@@ -156,14 +157,16 @@ class Verdict:
 
     Examples
     --------
-    >>> print(Verdict(True, 0.031, 0.012))
-    kept the model that followed the metric: it gained 0.0310 on the validation rows (standard error 0.0120)
-    >>> print(Verdict(False, 0.004, 0.012))
-    kept cross-entropy: the metric's model gained 0.0040 on the validation rows, within noise (standard error 0.0120)
+    >>> print(Verdict(True, 0.031, 0.012))  # doctest: +NORMALIZE_WHITESPACE
+    kept the model that followed the metric: it gained 0.0310 over cross-entropy on the validation rows
+    (standard error 0.0120)
+    >>> print(Verdict(False, 0.004, 0.012, "ListNet"))  # doctest: +NORMALIZE_WHITESPACE
+    kept ListNet: the metric's model gained 0.0040 over ListNet on the validation rows, within noise
+    (standard error 0.0120)
     >>> print(Verdict(False, -0.0169, float("nan")))
     kept cross-entropy: the metric's model was 0.0169 behind cross-entropy on the validation rows
     >>> print(Verdict(True, 0.031, float("nan"), kept=3, folds=5))
-    kept the models that followed the metric in 3 of 5 folds: they gained 0.0310 on the held-out rows
+    kept the models that followed the metric in 3 of 5 folds: they gained 0.0310 over cross-entropy on the held-out rows
     >>> print(Verdict(True, 0.03, 0.01, strategy="direct", rows=900, positives=85))  # doctest: +NORMALIZE_WHITESPACE
     kept direct search: it gained 0.0300 over cross-entropy on 900 held-out rows, 85 of the rarer class
     (standard error 0.0100)
@@ -196,8 +199,7 @@ class Verdict:
         if self.gain != self.gain:
             return f"{kept}: {self.note}" if self.note else kept
         gain, error = self.unit * self.gain, self.unit * self.error
-        over = f" over {self.proxy}" if self.strategy else ""
-        by = f"was {-gain:.4f} behind {self.proxy}" if gain < 0 else f"gained {gain:.4f}{over}"
+        by = f"was {-gain:.4f} behind {self.proxy}" if gain < 0 else f"gained {gain:.4f} over {self.proxy}"
         noise = "" if error != error else f" (standard error {error:.4f})"
         within = ", within noise" if noise and self.followed == (gain < 0) else ""
         return f"{kept}: {self._who} {by} on {self._where}{within}{noise}"

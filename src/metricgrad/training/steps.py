@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from functools import partial
 
 from torch import Tensor, nn
@@ -21,6 +21,9 @@ from metricgrad.training.selection import scores_of
 
 MIN_COSINE = 0.3
 """A cosine below this is a direction not worth following."""
+STEPS_BETWEEN_LOOKS, TRUST_PATIENCE, MIN_GROWTH = 50, 12, 0.01
+"""Refining steps between looks at trust before the first round, and looks without this much more of it after which
+refining ends: where sets differ by little but noise, no surrogate tells them apart."""
 
 
 class UnfaithfulWarning(UserWarning):
@@ -107,24 +110,33 @@ def faith(model: nn.Module, loss: SurrogateLoss, loader: SetLoader, recipe: Reci
     return (trust_on(loss, *scored), cosine_on(loss, *scored)) if scored else (math.nan, math.nan)
 
 
-def earn_trust(model: nn.Module, loss: SurrogateLoss, loader: SetLoader, recipe: Recipe) -> float:
-    """Refine before the first round until the surrogate can be trusted, or the cap is reached."""
+def earn_trust(
+    model: nn.Module, loss: SurrogateLoss, loader: SetLoader, recipe: Recipe
+) -> Generator[tuple[int, float], None, None]:
+    """Refine before the first round until the surrogate can be trusted, the cap is reached, or trust grows no more.
+
+    Yields the steps taken so far and the correlation on fresh sets, at first and after every block of steps.
+    """
 
     def trust_now() -> float:
         scored = loader.fresh(partial(scores_of, model), recipe)
         return trust_on(loss, *scored) if scored else math.nan
 
     trust, taken = trust_now(), 0
+    best, since_best = trust, 0
+    yield taken, trust
     if loss.frozen:
-        return trust
-    while trust < recipe.trust and taken < recipe.trust_cap:
-        steps = min(50, recipe.trust_cap - taken)
+        return
+    while trust < recipe.trust and taken < recipe.trust_cap and since_best < TRUST_PATIENCE:
+        steps = min(STEPS_BETWEEN_LOOKS, recipe.trust_cap - taken)
         refine(model, loss, loader, recipe, steps, "trust")
         taken += steps
-        trust = trust_now()
+        trust, since_best = trust_now(), since_best + 1
+        if trust > best + MIN_GROWTH:
+            best, since_best = trust, 0
+        yield taken, trust
     if trust < recipe.trust:
         warn_unfaithful(loss, f"correlation {trust:.2f} on fresh sets after {taken} steps, below {recipe.trust:.2f}")
-    return trust
 
 
 def warn_unfaithful(loss: SurrogateLoss, why: str) -> None:

@@ -60,8 +60,12 @@ def one_thread() -> Iterator[None]:
 
 
 def threads_for(models: Iterable[nn.Module], rows: int) -> AbstractContextManager[None]:
-    """Return a context for training steps of some rows: one thread if they are small, else whatever the user set."""
-    small = all(work_of(model, rows) < MIN_WORK_FOR_THREADS for model in models)
+    """Return a context for training steps of some rows: one thread if they are small, else whatever the user set.
+
+    An ensemble network has one thread, whatever its work: its weights then do not depend on the number of cores, and
+    where other programs use these, a second thread takes a multiple of the time (`benchmarks/speed/threads.py`).
+    """
+    small = all(getattr(model, "several", False) or work_of(model, rows) < MIN_WORK_FOR_THREADS for model in models)
     return one_thread() if small else nullcontext()
 
 

@@ -107,7 +107,7 @@ def train(
         losses = [loss]
         if isinstance(loss, SurrogateLoss):
             learned = True
-            run.trust = earn_trust(run.scorer, loss, run.current_loader(), recipe)
+            yield from run.refine_first(loss)
             losses += [control or proxy_for(run.loader.task)] if selections and recipe.control else []
         if isinstance(loss, DirectSearch):
             learned = True
@@ -191,6 +191,15 @@ class TrainingRun:
         finally:  # also if the user stops here
             problem.weights, problem.ridge, value = kept
         yield self._validated(Round("warm-up", of, of, number, value, seconds=self.seconds), [self.model])
+
+    def refine_first(self, loss: SurrogateLoss) -> Generator[Round, None, None]:
+        """Refine a surrogate that cannot be trusted yet, before the model follows it."""
+        recipe = self.recipe
+        for taken, trust in earn_trust(self.scorer, loss, self.current_loader(), recipe):
+            self.trust = trust
+            if taken:
+                place = (taken, recipe.trust_cap, recipe.warmup)
+                yield Round("refining", *place, math.nan, loss.gap, self.trust, seconds=self.seconds)
 
     def follow_on_all_rows(self, loss: nn.Module) -> Generator[Round, None, None]:
         """Let the model follow a loss on all rows at once, by L-BFGS; sets are drawn to refine a surrogate only."""

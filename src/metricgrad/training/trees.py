@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from metricgrad.losses.default import SquaredError, SquaredErrorOfEvents
+from metricgrad.losses.regression import AbsoluteError, Pinball
 from metricgrad.training.data import Rows
 
 MAX_TREES, EARLY_STOPPING, LEARNING_RATE = 2_000, 100, 0.05
@@ -109,8 +111,18 @@ def has_lightgbm() -> bool:
     return importlib.util.find_spec("lightgbm") is not None
 
 
-def grow_trees(rows: Rows, validation: Rows, seed: int, *, numbers: bool = False) -> Trees:
-    """Boost trees by cross-entropy, or by squared error of numbers, and stop by that of validation rows."""
+def grow_trees(rows: Rows, validation: Rows, seed: int, loss: nn.Module | None = None) -> Trees:
+    """Boost trees along a loss that LightGBM knows, and stop by that of validation rows.
+
+    Parameters
+    ----------
+    rows, validation : Rows
+        What is learned from, and what it is stopped by.
+    seed : int
+        Of LightGBM.
+    loss : Module, optional
+        Squared or absolute errors or a quantile of numbers; cross-entropy of two classes by default.
+    """
     if not has_lightgbm():
         raise ImportError("model: 'lightgbm' needs LightGBM: pip install metricgrad[trees]")
     import lightgbm
@@ -118,9 +130,11 @@ def grow_trees(rows: Rows, validation: Rows, seed: int, *, numbers: bool = False
     features, held_out = (torch.as_tensor(part.x[:]) for part in (rows, validation))
     train = lightgbm.Dataset(features.numpy(), _labels(rows), weight=_weights(rows))
     kept = lightgbm.Dataset(held_out.numpy(), _labels(validation), train, _weights(validation))
-    ridges = (0.0,) if numbers or _rarer_share(rows) >= RARE else (0.0, RIDGE)
+    objective = objective_of(loss)
+    rare = objective["objective"] == "binary" and _rarer_share(rows) < RARE
+    ridges = (0.0, RIDGE) if rare else (0.0,)
     parameters = {
-        "objective": "regression" if numbers else "binary",
+        **objective,
         "learning_rate": LEARNING_RATE,
         "num_threads": 1,
         "seed": seed,
@@ -132,11 +146,22 @@ def grow_trees(rows: Rows, validation: Rows, seed: int, *, numbers: bool = False
         stop = lightgbm.early_stopping(EARLY_STOPPING, verbose=False)
         own = {**parameters, "lambda_l2": ridge}
         booster = lightgbm.train(own, train, num_boost_round=MAX_TREES, valid_sets=[kept], callbacks=[stop])
-        (loss,) = booster.best_score["valid_0"].values()
-        grown.append((loss, booster))
+        (left,) = booster.best_score["valid_0"].values()
+        grown.append((left, booster))
     best = min(grown, key=itemgetter(0))[1]
     dumped = best.dump_model(num_iteration=best.best_iteration)["tree_info"]
     return trees_of([tree["tree_structure"] for tree in dumped], features.shape[1])
+
+
+def objective_of(loss: nn.Module | None) -> dict[str, Any]:
+    """Return the objective of LightGBM that a loss is; that of two classes is cross-entropy."""
+    if isinstance(loss, (SquaredError, SquaredErrorOfEvents)):
+        return {"objective": "regression"}
+    if isinstance(loss, AbsoluteError):
+        return {"objective": "regression_l1"}
+    if isinstance(loss, Pinball):
+        return {"objective": "quantile", "alpha": loss.quantile}
+    return {"objective": "binary"}
 
 
 def _rarer_share(rows: Rows) -> float:
