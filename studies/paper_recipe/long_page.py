@@ -48,6 +48,14 @@ def long_sentence(found: Sequence[Course]) -> str:
     )
 
 
+def condition(found: Sequence[Course]) -> str:
+    """Return under which condition the printed losses are reached, if most last checkpoints do not reach them."""
+    learned = [c for c in found if c.mode != "sl-u" and (c.dataset, c.metric) not in BY_RULE]
+    if not learned or 2 * at_or_below(learned, "last") >= len(learned):
+        return ""
+    return ", if the best checkpoint on validation rows is what was printed"
+
+
 def at_or_below(found: Iterable[Course], checkpoint: str = "validation") -> int:
     """Return how many losses are at or below the printed ones."""
     return sum(course.losses[checkpoint] <= course.printed for course in found)
@@ -68,14 +76,15 @@ def lengths(found: Iterable[Course]) -> str:
 
 
 def cell_names(found: Iterable[Course]) -> str:
-    """Return the datasets of each metric, those of the same ones together."""
-    by_metric: dict[str, dict[str, None]] = {}
+    """Return the metrics of each dataset, datasets of the same ones together, the most first."""
+    by_dataset: dict[str, dict[str, None]] = {}
     for course in found:
-        by_metric.setdefault(metric_label(course.metric), {})[course.dataset] = None
+        by_dataset.setdefault(course.dataset, {})[metric_label(course.metric)] = None
     alike: dict[tuple[str, ...], list[str]] = {}
-    for metric, datasets in by_metric.items():
-        alike.setdefault(tuple(datasets), []).append(metric)
-    return listed(f"{listed(metrics)} on {listed(datasets)}" for datasets, metrics in alike.items())
+    for dataset, metrics in by_dataset.items():
+        alike.setdefault(tuple(metrics), []).append(dataset)
+    ordered = sorted(alike.items(), key=lambda item: -len(item[1]))
+    return ", ".join(f"{listed(metrics)} on {listed(datasets)}" for metrics, datasets in ordered)
 
 
 def long_section(records: Iterable[Mapping[str, Any]] | None = None) -> str:

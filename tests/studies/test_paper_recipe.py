@@ -322,6 +322,7 @@ def test_longer_trainings_are_shown_member_by_member_beside_the_printed_number()
     assert (
         "in 1 of 1 cells by the best checkpoint on validation rows, in 1 by the last, after 2,000 of 300,000" in first
     )
+    assert long_page.condition([*long_page.long_courses(records), *page.courses(records)]) == ""  # no SL-R, no SL-S
     assert "last in 1 of 1 (printed: in 0)" in first  # its loss is 0.5; printed is 0.0968, below the other
 
 
@@ -335,7 +336,12 @@ def test_longer_trainings_are_counted_where_the_rule_for_the_threshold_leaves_so
     found, section = long_page.long_courses(stored), " ".join(long_page.long_section(stored).split())
     sentence = long_page.long_sentence(found)
     assert "in 3 of 3 cells" in sentence
-    assert "after 1,000 to 3,000 of 300,000 rounds (AUC on a9a and ccfraud and F1 on a9a; one seed)" in sentence
+    assert long_page.condition(found) == ""
+    worse = [
+        {**record, "checks": [*record["checks"], {**check, "round": 9_000, "test": [0.9, 0.9]}]} for record in stored
+    ]
+    assert long_page.condition(long_page.long_courses(worse)).startswith(", if the best checkpoint")
+    assert "after 1,000 to 3,000 of 300,000 rounds (AUC and F1 on a9a, AUC on ccfraud; one seed)" in sentence
     assert "3,000 rounds on a9a and 1,000 rounds on ccfraud" in section
     assert "F1 on ccfraud is not counted" in section
     assert "| SL-R | 3 of 3 |" in section
