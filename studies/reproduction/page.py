@@ -58,10 +58,8 @@ def wins_sentence(table: PaperTable) -> str:
 def page(found: Evidence) -> str:
     """Return the page."""
     records, known, own = found.records, found.settings, found.own
-    newest = records[-1].kept["made_by"]
-    cost, machines = stored(complexity.NAME), stored("engines")
+    cost = stored(complexity.NAME)
     ranks = [as_markdown(ranking_table(r, f"Protocol {p}")) for p, r in found.rankings.items() if r is not None]
-    commands = "\n".join(f"    {c}" for c in dict.fromkeys(r.kept["command"] for r in records))
     return wrapped(f"""# The paper, reproduced
 
 - **What reproduces**: the printed losses of models that follow a learned surrogate{condition(long_courses())}.
@@ -128,21 +126,8 @@ one thread:
 
 *Left, the formula alone; right, with a fixed cost for every step, which is most of the cost of such small networks.*
 
-## To run it again
-
-{commands}
-
-Each run has its command, seed, commit, date, wall time and history (newest: metricgrad {newest["metricgrad"]}, torch
-{newest["torch"]}). Another start of a command continues. {run_sentence(own)} By `--engine ray` or
-`--engine dask` jobs go to a cluster: {engines_sentence(machines)}
-
-{parts_table(parts_of(records))}
-Seconds are those that passed, on a machine that did other work too; of the figures, processor time.
-
-{cluster_table(job_seconds(own))}
-Runs of one dataset and seed are one job, which is why a hundred workers wait for the longest.
-
-Every cell of the tables is on [a page of its own](reproduction-cells.md).
+Every cell of the tables, the commands, how long each part takes and what a cluster would cost are on [a page of their
+own](reproduction-cells.md).
 """)
 
 
@@ -166,7 +151,29 @@ not edit them.
 {long_table()}
 ## Hand-made losses at the paper's budget
 
-{baselines_table()}""")
+{baselines_table()}
+{again_section(evidence)}""")
+
+
+def again_section(found: Evidence) -> str:
+    """Return how to run everything again, how long it takes, and what a cluster would cost."""
+    records, own = found.records, found.own
+    newest, machines = records[-1].kept["made_by"], stored("engines")
+    commands = "\n".join(f"    {c}" for c in dict.fromkeys(r.kept["command"] for r in records))
+    return f"""## To run it again
+
+{commands}
+
+Each run has its command, seed, commit, date, wall time and history (newest: metricgrad {newest["metricgrad"]}, torch
+{newest["torch"]}). Another start of a command continues. {run_sentence(own)} By `--engine ray` or
+`--engine dask` jobs go to a cluster: {engines_sentence(machines)}
+
+{parts_table(parts_of(records))}
+Seconds are those that passed, on a machine that did other work too; of the figures, processor time.
+
+{cluster_table(job_seconds(own))}
+Runs of one dataset and seed are one job, which is why a hundred workers wait for the longest.
+"""
 
 
 def parts_of(records: Sequence[Record]) -> dict[str, list[float]]:
