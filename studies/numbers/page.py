@@ -26,7 +26,7 @@ from studies.numbers.cells import (
     outcomes,
     written,
 )
-from studies.numbers.run import CELLS, CONTINUED, FINES, RESULTS
+from studies.numbers.run import AUTO, CELLS, CONTINUED, FINES, RESULTS
 from studies.pages import DOCS, ROOT, count_range, listed, markdown, versions, wrapped
 
 PAGE = DOCS / "numbers.md"
@@ -170,6 +170,22 @@ def one_split(path: Path = RESULTS) -> str:
     return markdown(["", "one split, 0.1.0", "five folds", "gain", "seeds"], rows)
 
 
+def competing(found: pd.DataFrame) -> str:
+    """Write a row for each cell: the best of all models on held-out rows, and what it is ahead of on test rows."""
+    rows = []
+    for cell, title in measured(found, AUTO).items():
+        own = of(found, cell, AUTO, CHOSEN)
+        others = [of(found, cell, model, CHOSEN).reindex(own.index).dropna() for model in ("linear", "mlp", "lightgbm")]
+        sign = 1 if get_metric(cell[1]).higher_is_better else -1
+        ahead = (sign * (own - others[-1])).dropna()
+        won = of(found, cell, AUTO, CHOSEN, "won").value_counts()
+        chosen = listed(f"{model} {count}" for model, count in won.items())
+        values = [written(each, cell) for each in (*others, own)]
+        rows.append([title, chosen, *values, written(ahead, cell, signed=True), str(len(own))])
+    head = ["", "chosen", "linear", "network", "LightGBM", "auto", "over LightGBM", "seeds"]
+    return markdown(head, rows, left=2)
+
+
 def continuation(found: pd.DataFrame) -> str:
     """Write the cost of trees by two losses, and of these continued along the same loss or along the surrogate."""
     cell, rows = CELLS[0], []
@@ -202,6 +218,7 @@ def page(path: Path = RESULTS) -> str:
             network_winners=winners(found, "mlp"),
             added=added(outcomes(path)),
             reference=reference(found),
+            competing=competing(found),
             continuation=continuation(outcomes(path)),
             one_split=one_split(path),
             made=versions(records),
@@ -272,6 +289,14 @@ LightGBM (learning rate 0.05, each model stopped early on the rows its fold leav
 folds, averaged, each with its constant; the quantile is the level that the best constant of squared error has among its
 errors. *Chosen* is the best of the three on held-out rows. Rows marked *one split* are so for the trees; the last two
 columns are those of the tables above.
+
+## Models that compete
+
+{competing}
+
+`model="auto"`, the default of `TableRegressor` and of `metricgrad fit`: linear, additive, `tabm` and LightGBM by three
+objectives, each by every strategy that suits it, on the same five folds; the best on held-out rows is used. Other
+columns are those of the tables above, on the same seeds.
 
 ## Trees continued along the surrogate
 

@@ -3,7 +3,8 @@
 Four tables, seven metrics: rented bikes by a cost (5 a unit short, 1 a unit over, 10 if short) and by fines of six
 bands that no usual loss fits, house prices within 10 %, diamonds within 5 % and 10 %, flights within 5 and 15 minutes.
 One fit of `MetricRegressor` on five folds, its default, trains a linear model or a network by every strategy; every
-choice among them is judged from the same models. LightGBM is the reference, on the same folds (`boosted.py`).
+choice among them is judged from the same models. LightGBM is the reference, on the same folds (`boosted.py`); `auto`
+lets all models compete.
 Everything has its constant, chosen on held-out rows; test rows are judged once. Every run is stored as it ends; run
 again to continue.
 """
@@ -48,7 +49,9 @@ CELLS = (
 )
 """Tables and metrics."""
 FOLDS = 5
-MODELS = ("linear", "mlp", "lightgbm")
+AUTO = "auto"
+"""All models that compete by default in `TableRegressor` and on the command line."""
+MODELS = ("linear", "mlp", "lightgbm", AUTO)
 CONTINUED = "lightgbm continued"
 """Trees that go on along the gradient of the surrogate, on the first cell."""
 CATEGORIES = {"bikes": ("hr", "mnth", "weekday", "season"), "king_county": ("zipcode",)}
@@ -127,6 +130,7 @@ def _values(metric: Metric, model: MetricRegressor, test_X: Array, test_y: Array
     predictions = model.predict(test_X)
     correction, model.correction_ = model.correction_, Correction()
     return {
+        "won": model.results_[0]["model"],
         "name": model.results_[0]["methods"],
         "log": model.units_.log,
         "correction": correction.kind,

@@ -13,6 +13,9 @@ from studies.numbers import page, run
 PAGE = Path(__file__).parents[2] / "docs" / "numbers.md"
 
 
+KNOWN = {"validation": {}, "known_rows": 10_000}
+
+
 def run_of(dataset: str, metric: str, model: str, seed: int) -> dict[str, object]:
     return {"dataset": dataset, "metric": metric, "model": model, "seed": seed, "folds": run.FOLDS}
 
@@ -32,6 +35,7 @@ def stored(tmp_path: Path) -> Path:
                     kinds = {"absolute error": base, "quantile": base, **kinds}
                 values = {
                     kind: {
+                        "won": "tabm" if seed else "lightgbm",
                         "name": "mse" if kind == "squared error" else "pinball-0.8",
                         "test": value,
                         "plain": 2 * base,
@@ -78,6 +82,16 @@ def test_what_was_wanted_is_said_to_be_met_or_missed(stored: Path) -> None:
     assert "| bikes, cost, network | 0 of 3 | +3.00 ± 0.58 | +0.00 ± 0.00 | +3.00 ± 0.58 |" in text
     assert "(50 % less)" in text
     assert "Chosen: pinball 21." in text
+
+
+def test_models_that_compete_are_shown_beside_trees_on_the_same_seeds(stored: Path) -> None:
+    store = Store(stored)
+    store.add(run_of(*run.CELLS[0], run.AUTO, 3), {"values": {"chosen": {"won": "linear", "test": 50.0}}, **KNOWN})
+    store.add(run_of(*run.CELLS[0], "lightgbm", 3), {"values": {"chosen": {"test": 52.0}}, **KNOWN})
+    line = next(line for line in page.competing(page.outcomes(stored)).splitlines() if "bikes, cost" in line)
+    error = np.std([0, 0, 0, 2.0], ddof=1) / 4**0.5
+    assert line.startswith("| bikes, cost | tabm 2, lightgbm 1 and linear 1 | 95.00 ± 0.58 | 95.00 ± 0.58 |")
+    assert line.endswith(f"| +0.50 ± {error:.2f} | 4 |")
 
 
 def test_the_features_are_numbers_and_the_rows_are_not_in_both_parts(
