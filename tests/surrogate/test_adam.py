@@ -20,11 +20,12 @@ def gradients(dtype: torch.dtype, step: int) -> list[torch.Tensor]:
 
 @pytest.mark.parametrize("decay", [0.0, 0.3])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_steps_are_those_of_torchs_class(dtype: torch.dtype, decay: float) -> None:
+@pytest.mark.parametrize("fused", [True, False])
+def test_steps_are_those_of_torchs_class(dtype: torch.dtype, decay: float, fused: bool) -> None:
     ours, theirs = parameters(dtype), parameters(dtype)
-    adam = Adam(ours, 0.01, decay)
+    adam = Adam(ours, 0.01, decay, fused)
     kind = torch.optim.AdamW if decay else torch.optim.Adam
-    expected = kind(theirs, 0.01, weight_decay=decay, fused=True)
+    expected = kind(theirs, 0.01, weight_decay=decay, fused=fused)
     for step in range(5):
         adam.step(gradients(dtype, step))
         for parameter, gradient in zip(theirs, gradients(dtype, step), strict=True):

@@ -17,7 +17,7 @@ BETAS, EPSILON = (0.9, 0.999), 1e-8
 
 
 class Adam:
-    """Steps of Adam, to the bit those of `torch.optim.Adam(parameters, learning_rate, fused=True)`.
+    """Steps of Adam, to the bit those of `torch.optim.Adam(parameters, learning_rate, fused=fused)`.
 
     Parameters
     ----------
@@ -27,11 +27,15 @@ class Adam:
         The rate.
     weight_decay : float
         Share of the rate that a step takes off every parameter first, as `torch.optim.AdamW` does.
+    fused : bool
+        Whether each step is one operation a parameter; without it, sums are rounded as by torch's default.
     """
 
-    def __init__(self, parameters: Iterable[Tensor], learning_rate: float, weight_decay: float = 0.0) -> None:
+    def __init__(
+        self, parameters: Iterable[Tensor], learning_rate: float, weight_decay: float = 0.0, fused: bool = True
+    ) -> None:
         self.parameters = list(parameters)
-        self.learning_rate, self.weight_decay = learning_rate, weight_decay
+        self.learning_rate, self.weight_decay, self.fused = learning_rate, weight_decay, fused
         self.means = [torch.zeros_like(parameter) for parameter in self.parameters]
         self.squares = [torch.zeros_like(parameter) for parameter in self.parameters]
         self.steps = [parameter.new_zeros((), dtype=torch.float32) for parameter in self.parameters]
@@ -51,7 +55,7 @@ class Adam:
             [],
             [self.steps[place] for place in there],
             foreach=False,
-            fused=True,
+            fused=self.fused,
             amsgrad=False,
             beta1=BETAS[0],
             beta2=BETAS[1],

@@ -263,7 +263,7 @@ def _fit_to_fresh_sets(
 
 def _schedule(surrogate: Surrogate, fitting: Fitting, progress: Progress | None) -> Iterator[int]:
     """Yield steps and follow each by a step of Adam, with a short warm-up and a cosine decay to zero."""
-    optimizer = Adam(surrogate.parameters(), fitting.learning_rate)
+    optimizer = Adam(surrogate.parameters(), fitting.learning_rate, fused=False)  # as bundled ones were fitted
     for step in range(fitting.steps):
         pace = min(1, (step + 1) / 300) * (1 + math.cos(math.pi * step / fitting.steps)) / 2
         optimizer.learning_rate = fitting.learning_rate * pace
