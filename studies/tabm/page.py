@@ -139,11 +139,7 @@ Loss saved by the first of two models; cells are a table and a metric. Cells whe
 
 {_kept(records)}
 
-## Without one of its parts
-
-{_ablations(records)}
-
-## Five folds
+{_ablations(records)}## Five folds
 
 {_folded(records)}
 
@@ -257,11 +253,12 @@ def _ablations(records: list[dict[str, Any]]) -> str:
         values = [f"{s['sum']:+.1f} %", f"{s['mean']:+.1f} ± {s['error']:.1f} %", f"{s['median']:+.1f} %"]
         shown.append([other, f"{tables}", *values, f"{s['better']} : {s['tied']} : {s['worse']}"])
     if not shown:
-        return "Not measured yet."
+        return ""
     head = ["tabm against", "tables", "of the summed loss", "mean of cells", "median", "better : tied : worse"]
     few = spelt(max(int(row[1]) for row in shown))
     return (
-        f"{markdown(head, shown)}\n\nLoss saved by the model as it is, at most {few} tables, one seed: small numbers."
+        f"## Without one of its parts\n\n{markdown(head, shown)}\n\nLoss saved by the model as it is, at most {few} "
+        "tables, one seed: small numbers.\n\n"
     )
 
 
