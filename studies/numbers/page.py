@@ -287,8 +287,8 @@ distribution, were no better than the quantile either: it is not the loss that l
 
 LightGBM (learning rate 0.05, each model stopped early on the rows its fold leaves out) by three objectives on five
 folds, averaged, each with its constant; the quantile is the level that the best constant of squared error has among its
-errors. *Chosen* is the best of the three on held-out rows. Rows marked *one split* are so for the trees; the last two
-columns are those of the tables above.
+errors. *Chosen* is the best of the three on held-out rows. The last two columns are those of the tables above, with
+their seeds and splits.
 
 ## Models that compete
 

@@ -13,9 +13,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from torch import nn
 
 from metricgrad import MetricClassifier, Recipe
-from metricgrad.estimators.metric_estimator import Trained
-from metricgrad.metrics.tasks import Task
-from metricgrad.training.networks import Scorer, mlp
+from metricgrad.estimators.competition import Competition
+from metricgrad.training.networks import mlp
 from metricgrad.training.threads import MIN_WORK_FOR_THREADS, one_thread, threads_for, work_of
 
 
@@ -133,21 +132,18 @@ def test_fit_trains_small_models_on_one_thread_and_gives_the_others_back(model: 
     assert torch.get_num_threads() == 3
 
 
-def test_models_that_compete_are_each_trained_on_as_many_threads_as_suit_them() -> None:
-    def large(features: int) -> nn.Module:
-        return nn.Sequential(nn.Linear(features, 20_000), nn.Linear(20_000, 1))
+def test_where_tabm_competes_everything_is_trained_and_judged_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: set[int] = set()
+    not_behind = Competition._not_behind
 
-    seen: dict[str, set[int]] = {}
+    def watched(*args: Any) -> Any:
+        seen.add(torch.get_num_threads())
+        return not_behind(*args)
 
-    class Watched(MetricClassifier):
-        def _specs(self, task: Task) -> list[object]:
-            return ["linear", large]
-
-        def _follow(self, loss: nn.Module, network: Scorer, *rest: Any, **more: Any) -> Trained:
-            seen.setdefault(network.name or "own", set()).add(torch.get_num_threads())
-            return super()._follow(loss, network, *rest, **more)
-
+    monkeypatch.setattr(Competition, "_not_behind", watched)
     X = np.random.default_rng(0).standard_normal((300, 3))
     short = Recipe(warmup=2, rounds=1, trust=-1, control=False)
-    Watched("f1", "sl-r", "readable", short, folds=2).fit(X, X[:, 0] > 1)
-    assert seen == {"linear": {1}, "own": {3}}
+    model = MetricClassifier("f1", "sl-r", "auto", short, folds=2, callback=lambda _: seen.add(torch.get_num_threads()))
+    model.fit(X, X[:, 0] > 1)
+    assert "tabm" in set(model.leaderboard()["model"])
+    assert seen == {1}

@@ -112,11 +112,12 @@ class CompetingEstimator(MetricEstimator):
                 earlier = fitted.setdefault(candidate.kind, {})
                 folds[place] = FoldTraining(self, kind.network, rows, own, kind.metric, judged.y, earlier)
             how = How(candidate.recipe, seed, left, bars)
-            with threads_for([kind.network], kind.recipe.set_size * kind.recipe.sets):
-                return folds[place].train(candidate.strategy, how), judged
+            return folds[place].train(candidate.strategy, how), judged
 
         found = Competition(candidates, len(plan), self.time_limit, self._judge(metric), self._asked)
-        with fit_bars(fits) if self.verbose and fits > 1 else nullcontext() as bars:
+        step = max(kind.recipe.set_size * kind.recipe.sets for kind in kinds.values())
+        small = threads_for([kind.network for kind in kinds.values()], step)
+        with small, fit_bars(fits) if self.verbose and fits > 1 else nullcontext() as bars:
             found.run(trained)
         return found
 
