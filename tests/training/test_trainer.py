@@ -23,7 +23,6 @@ from metricgrad.training.ensemble import ModuleEnsemble, present_scores
 from metricgrad.training.networks import build_model
 from metricgrad.training.recipe import Recipe
 from metricgrad.training.selection import Selection
-from metricgrad.training.steps import TRUST_PATIENCE, UnfaithfulWarning
 from metricgrad.training.trainer import train
 
 QUICK = Recipe(
@@ -348,17 +347,6 @@ def test_a_bar_out_of_reach_is_given_up_at_the_cap_with_a_warning() -> None:
     with pytest.warns(UserWarning, match=r"surrogate of AUC is not faithful yet: .* after 70 steps, below 1\.00"):
         trained(loss, recipe)
     assert [call["rest"][1] for call in loss.refined] == [50, 20]
-
-
-def test_refining_ends_where_trust_grows_no_more() -> None:
-    loss = Recorder(learning_rate=1e-12)  # it cannot learn
-    recipe = replace(QUICK, trust=0.999, trust_cap=10_000, surrogate_steps=0)
-    with pytest.warns(UnfaithfulWarning) as warned:  # of trust, and of the cosine in the end
-        trained(loss, recipe)
-    taken = [call["rest"][1] for call in loss.refined]
-    assert f"on fresh sets after {sum(taken)} steps, below 1.00" in str(warned[0].message)
-    assert TRUST_PATIENCE <= len(taken) < 3 * TRUST_PATIENCE  # fresh sets may be lucky once or twice
-    assert set(taken) == {50}
 
 
 def test_every_look_at_trust_is_a_round_so_that_refining_can_be_stopped() -> None:

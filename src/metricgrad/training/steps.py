@@ -21,9 +21,8 @@ from metricgrad.training.selection import scores_of
 
 MIN_COSINE = 0.3
 """A cosine below this is a direction not worth following."""
-STEPS_BETWEEN_LOOKS, TRUST_PATIENCE, MIN_GROWTH = 50, 12, 0.01
-"""Refining steps between looks at trust before the first round, and looks without this much more of it after which
-refining ends: where sets differ by little but noise, no surrogate tells them apart."""
+STEPS_BETWEEN_LOOKS = 50
+"""Refining steps between looks at trust before the first round."""
 
 
 class UnfaithfulWarning(UserWarning):
@@ -113,7 +112,7 @@ def faith(model: nn.Module, loss: SurrogateLoss, loader: SetLoader, recipe: Reci
 def earn_trust(
     model: nn.Module, loss: SurrogateLoss, loader: SetLoader, recipe: Recipe
 ) -> Generator[tuple[int, float], None, None]:
-    """Refine before the first round until the surrogate can be trusted, the cap is reached, or trust grows no more.
+    """Refine before the first round until the surrogate can be trusted, or the cap is reached.
 
     Yields the steps taken so far and the correlation on fresh sets, at first and after every block of steps.
     """
@@ -123,17 +122,14 @@ def earn_trust(
         return trust_on(loss, *scored) if scored else math.nan
 
     trust, taken = trust_now(), 0
-    best, since_best = trust, 0
     yield taken, trust
     if loss.frozen:
         return
-    while trust < recipe.trust and taken < recipe.trust_cap and since_best < TRUST_PATIENCE:
+    while trust < recipe.trust and taken < recipe.trust_cap:
         steps = min(STEPS_BETWEEN_LOOKS, recipe.trust_cap - taken)
         refine(model, loss, loader, recipe, steps, "trust")
         taken += steps
-        trust, since_best = trust_now(), since_best + 1
-        if trust > best + MIN_GROWTH:
-            best, since_best = trust, 0
+        trust = trust_now()
         yield taken, trust
     if trust < recipe.trust:
         warn_unfaithful(loss, f"correlation {trust:.2f} on fresh sets after {taken} steps, below {recipe.trust:.2f}")
