@@ -2,7 +2,8 @@
 
 The thirty tables of Abdelhamid and Desai (2024) with the five folds of that study, and the datasets of the paper, of
 which some rows are drawn. Folds, choice and threshold are those of `MetricClassifier`, from the rows that are not for
-the test. Every run is stored as it ends; run again to continue.
+the test. Where models may be mixed, what a fit comes to without that is judged beside it, from the same models. Every
+run is stored as it ends; run again to continue.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import pandas as pd
 
 from metricgrad import MetricClassifier, get_metric
 from metricgrad.estimators.competing import COMPETING
+from metricgrad.estimators.competition import Competition
 from metricgrad.evaluation.store import Store
 from metricgrad.paper.datasets import load_dataset
 from metricgrad.training.splits import split
@@ -55,19 +57,39 @@ def table(dataset: str, fold: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return X, frame["target"].to_numpy().astype(int), (frame["fold"] == fold).to_numpy()
 
 
+class Classifier(MetricClassifier):
+    """An estimator that keeps its competition, to be fitted again without training."""
+
+    found: Competition | None = None
+
+    def _compete(self, *arguments: Any, **options: Any) -> Competition:
+        self.found = self.found or super()._compete(*arguments, **options)
+        return self.found
+
+    def fit_one(self, X: np.ndarray, y: np.ndarray) -> Classifier:
+        """Fit what is chosen where models are not mixed."""
+        assert self.found is not None
+        self.found = self.found.among(self.found.candidates)
+        return self.fit(X, y)
+
+
 def outcome(run: dict[str, Any]) -> dict[str, Any]:
     """Fit a model and judge it on the test rows."""
     X, y, test = table(run["dataset"], run["fold"])
+    known, judge = (X[~test], y[~test]), get_metric(run["metric"])
+
+    def judged(model: Classifier) -> dict[str, Any]:
+        kept = ("model", "methods", "behind", "standard_error", "folds", "value")
+        results = [{k: line[k] for k in kept} for line in model.results_]
+        loss = float(judge(model._decision(X[test]), y[test]))
+        return {"loss": loss, "validation": model.validation_loss_, "results": results}
+
     begun = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = MetricClassifier(run["metric"], random_state=SEED, **HOW[run["model"]]).fit(X[~test], y[~test])
-    cpu = time.process_time() - begun
-    judge = get_metric(run["metric"])
-    loss = float(judge(model._decision(X[test]), y[test]))
-    kept = ("model", "methods", "behind", "standard_error", "folds")
-    results = [{k: line[k] for k in kept} for line in model.results_]
-    return {"loss": loss, "validation": model.validation_loss_, "cpu": cpu, "results": results}
+        model = Classifier(run["metric"], random_state=SEED, **HOW[run["model"]]).fit(*known)
+        found = judged(model) | {"cpu": time.process_time() - begun}
+        return {**found, "one model": judged(model.fit_one(*known))} if model.found and model.found.mixes else found
 
 
 def main() -> None:
@@ -96,7 +118,7 @@ def main() -> None:
 
 def _competing(model: str) -> dict[str, str]:
     kind = HOW[model]["model"]
-    return {"candidates": ", ".join(COMPETING[kind])} if kind in COMPETING else {}
+    return {"candidates": ", ".join(COMPETING[kind]) + (", mixtures" if kind == "auto" else "")} if kind in COMPETING else {}
 
 
 if __name__ == "__main__":

@@ -139,22 +139,43 @@ class Candidate:
         self.folds.append(FoldModel(trained, rows, scores_in_double(trained.network, rows.x)))
 
     def held_out(self, folds: int | None = None, control: bool | None = None) -> HeldOut:
+        """Return scores of the rows that the first folds leave out, as they are decided by; see `pooled`."""
+        return self.pooled(folds, control)
+
+    def pooled(self, folds: int | None = None, control: bool | None = None) -> HeldOut:
         """Return the pooled scores of the rows that the first folds leave out, by default all folds.
 
-        They are standardised by fold if there are several. With `control`, scores are those of the models that
-        followed cross-entropy (True), or of those that followed the loss (False), whichever was kept.
+        With `control`, scores are those of the models that followed cross-entropy (True), or of those that followed
+        the loss (False), whichever was kept.
         """
+        used = self.folds[:folds]
+        weights = [fold.rows.w for fold in used if fold.rows.w is not None]
+        scores, y = torch.cat(self.fold_scores(folds, control)), torch.cat([fold.rows.y for fold in used])
+        return HeldOut(scores, y, torch.cat(weights) if weights else None)
+
+    def fold_scores(self, folds: int | None = None, control: bool | None = None) -> list[Tensor]:
+        """Return the scores of the rows that each fold leaves out, standardised by fold if there are several."""
         used = self.folds[:folds]
         given = [fold.scores if control is None else fold.trained.held_out[int(not control)] for fold in used]
         scores = [own.double() for own in given if own is not None]
-        if len(self.folds) > 1:
-            scores = [(own - centre) / scale for own in scores for centre, scale in [self.scale_of(own)]]
-        weights = [fold.rows.w for fold in used if fold.rows.w is not None]
-        return HeldOut(torch.cat(scores), torch.cat([f.rows.y for f in used]), torch.cat(weights) if weights else None)
+        if len(self.folds) == 1:
+            return scores
+        return [(own - centre) / scale for own in scores for centre, scale in [self.scale_of(own)]]
 
     def judged(self, folds: int | None = None) -> HeldOut:
         """Return the scores by which the candidate is compared with others."""
         return self.held_out(folds)
+
+    @cached_property
+    def slope(self) -> float:
+        """What scores are multiplied by to be mixed with those of others: on held-out rows they are then log-odds."""
+        from metricgrad.estimators.probabilities import log_odds_slope
+
+        rows, task = self.pooled(), self.folds[0].trained.judge.task
+        if task.name == "multilabel":  # each label has a spread of its own
+            return 1.0
+        y = rows.y[:, 0] if task.name == "columns" else rows.y
+        return log_odds_slope(rows.scores.numpy(), y.numpy(), None if rows.w is None else rows.w.numpy())
 
     @property
     def rule(self) -> Rule | None:
@@ -197,7 +218,7 @@ class RuleCandidate(Candidate):
     @cached_property
     def rule(self) -> Rule | None:
         """The rule that is best on all held-out rows; None if that is the scores themselves."""
-        rule = self._rule(super().held_out())
+        rule = self._rule(self.pooled())
         return None if rule.is_plain else rule
 
     def _rule(self, rows: HeldOut) -> Rule:
@@ -206,7 +227,7 @@ class RuleCandidate(Candidate):
 
     def held_out(self, folds: int | None = None, control: bool | None = None) -> HeldOut:
         """Return the decision scores of held-out rows, by the rule of all of them."""
-        rows = super().held_out(folds, control)
+        rows = self.pooled(folds, control)
         return rows if self.rule is None else rows._replace(scores=self._decided(self.rule, rows))
 
     def judged(self, folds: int | None = None) -> HeldOut:
@@ -216,7 +237,7 @@ class RuleCandidate(Candidate):
 
     @cached_property
     def _cross_fitted(self) -> HeldOut:
-        rows = super().held_out()
+        rows = self.pooled()
         part = torch.arange(len(rows.y)) % RULE_PARTS
         part = part[torch.randperm(len(part), generator=torch.Generator().manual_seed(0))]
         scores = torch.empty_like(rows.scores)
@@ -252,13 +273,15 @@ class NumberCandidate(Candidate):
         self.units, self.metric = units, metric
         self._judged: dict[int, HeldOut] = {}
 
+    slope = 1.0
+
     def scale_of(self, scores: Tensor) -> tuple[Tensor, Tensor]:
         """Return that predictions stay as they are: they have a unit."""
         return torch.zeros(()), torch.ones(())
 
     def held_out(self, folds: int | None = None, control: bool | None = None) -> HeldOut:
         """Return predictions of held-out rows, in the unit of the targets."""
-        rows = super().held_out(folds, control)
+        rows = self.pooled(folds, control)
         assert self.units is not None
         return rows._replace(scores=self.units.to_targets(rows.scores))
 
@@ -269,8 +292,8 @@ class NumberCandidate(Candidate):
         """
         count = len(self.folds[:folds])
         if count not in self._judged and self.metric.name in OF_ORDER:
-            scales = [scale_of(fold.scores.double(), classes=False) for fold in self.folds[:folds]]
-            own = [(fold.scores - mean) / size for fold, (mean, size) in zip(self.folds, scales, strict=False)]
+            scores = self.fold_scores(folds)
+            own = [(each - mean) / size for each in scores for mean, size in [scale_of(each, classes=False)]]
             self._judged[count] = self.held_out(folds)._replace(scores=torch.cat(own))
         if count not in self._judged:  # a metric may be costly
             rows = self.held_out(folds)

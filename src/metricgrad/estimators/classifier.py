@@ -274,6 +274,10 @@ class MetricClassifier(CompetingEstimator, LabelEstimator):
 
         return self.method if self.method in BY_STRATEGY else None
 
+    def _mixes(self, metric: Metric) -> bool:
+        # Cross-validation of the threshold, and a warm start, train the one model again.
+        return super()._mixes(metric) and self.threshold != "cv" and not self.warm_start
+
     def _check_arguments(self, task: Task) -> None:
         from metricgrad.losses.binary import BASELINES
         from metricgrad.training.methods import AUTO, BY_STRATEGY, DIRECT, METHODS
@@ -377,10 +381,9 @@ class MetricClassifier(CompetingEstimator, LabelEstimator):
 
 def _calibrated(best: Candidate, task: Task) -> Probabilities:
     """Fit probabilities to the scores of the model on held-out rows, before any rule."""
-    from metricgrad.estimators.candidates import Candidate
     from metricgrad.estimators.probabilities import fit_probabilities
 
-    scores, y, w = Candidate.held_out(best)
+    scores, y, w = best.pooled()
     classes = y[:, 0] if task.name == "columns" else y
     labels = task.name == "multilabel"
     return fit_probabilities(scores.numpy(), classes.numpy(), None if w is None else w.numpy(), labels=labels)

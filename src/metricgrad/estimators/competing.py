@@ -114,7 +114,8 @@ class CompetingEstimator(MetricEstimator):
             how = How(candidate.recipe, seed, left, bars)
             return folds[place].train(candidate.strategy, how), judged
 
-        found = Competition(candidates, len(plan), self.time_limit, self._judge(metric), self._asked)
+        judge, mixes = self._judge(metric), self._mixes(metric) and not _is_small(table, metric)
+        found = Competition(candidates, len(plan), self.time_limit, judge, self._asked, mixes)
         step = max(kind.recipe.set_size * kind.recipe.sets for kind in kinds.values())
         small = threads_for([kind.network for kind in kinds.values()], step)
         with small, fit_bars(fits) if self.verbose and fits > 1 else nullcontext() as bars:
@@ -142,6 +143,10 @@ class CompetingEstimator(MetricEstimator):
         made = RuleCandidate if strategy.nothing else Candidate
         return made(kind.model, kind.recipe, strategy, metric.task.name == "multiclass")
 
+    def _mixes(self, metric: Metric) -> bool:
+        """Whether several models may be used together: if any may be, and the metric can be called often."""
+        return self.model == "auto" and not metric.costly and not metric.columns
+
     def _judge(self, metric: Metric) -> Judge | None:
         """Return by what candidates are compared, if that is not what chose their checkpoints."""
         return None
@@ -166,8 +171,8 @@ class CompetingEstimator(MetricEstimator):
         if kind.network.name == TREES and (self.method != AUTO or metric.costly):
             return [Named("cross-entropy")]
         if self.method == AUTO and not metric.costly:
-            few = not metric.task.outputs and kind.table.fewest < MIN_EVIDENCE
-            return [Proper()] if few else strategies_for(Setting(metric, kind.recipe, kind.network))
+            setting = Setting(metric, kind.recipe, kind.network)
+            return [Proper()] if _is_small(kind.table, metric) else strategies_for(setting)
         return [Named("sl-r" if self.method == AUTO else self.method)]  # a costly metric has few calls
 
     @property
@@ -216,3 +221,8 @@ class CompetingEstimator(MetricEstimator):
     def _judged_on(self) -> str:
         several = any(line["folds"] > 1 for line in getattr(self, "results_", []))
         return "the rows that each fold left out" if several else "validation rows"
+
+
+def _is_small(table: TrainingData, metric: Metric) -> bool:
+    """Whether there are too few rows of a class for any choice but that of the model."""
+    return not (metric.task.outputs or metric.task.numbers) and table.fewest < MIN_EVIDENCE

@@ -13,15 +13,18 @@ import pandas as pd
 
 from metricgrad.estimators.candidates import Candidate, HeldOut, Judge
 from metricgrad.estimators.metric_estimator import Trained
+from metricgrad.estimators.mixture import Mixture, best_mixture
 from metricgrad.losses.default import proxy_name
 from metricgrad.metrics.registry import Metric
 from metricgrad.training.data import Rows
 from metricgrad.training.history import Verdict
+from metricgrad.training.networks import MIXTURE
 
 BEHIND = 2.0
 """Standard errors behind the best after which a candidate is trained on no further fold."""
 MARGIN = 0.5
-"""Standard errors by which another strategy must be better than the usual loss to be chosen."""
+"""Standard errors by which another strategy must be better than the usual loss, and a mixture than every model in it,
+to be chosen."""
 MARGIN_OF_MONEY = 2.0
 """The same by a metric with columns, over the plug-in rule and every simpler strategy: few rows carry the money, so the
 best of several is ahead by more than one of them where it is no better."""
@@ -45,6 +48,8 @@ class Competition:
         By what candidates are compared; by default the metric that chose their checkpoints.
     asked : str, optional
         The strategy whose best candidate is chosen, whatever the others do.
+    mixes : bool
+        Whether a mixture of candidates may be chosen.
     """
 
     def __init__(
@@ -54,9 +59,10 @@ class Competition:
         limit: float | None = None,
         judge: Judge | None = None,
         asked: str | None = None,
+        mixes: bool = False,
     ) -> None:
         self.candidates, self.count, self.limit, self.given = list(candidates), folds, limit, judge
-        self.asked = asked
+        self.asked, self.mixes = asked, mixes
         self.interrupted = False
 
     def among(self, candidates: Sequence[Candidate]) -> Competition:
@@ -147,13 +153,28 @@ class Competition:
 
     @cached_property
     def best(self) -> Candidate:
-        """The candidate with the least loss on the rows left out by the folds that all of the last ones have.
+        """What is used: the best candidate, or a mixture of several that is better than it by half a standard error."""
+        single = self._best_single()
+        if not self.mixes:
+            return single
+        begun = time.perf_counter()
+        mixture = best_mixture(self._choosable, single, self.judge)
+        mixture.seconds += time.perf_counter() - begun if mixture is not single else 0.0
+        return mixture if self._is_ahead(mixture, single, len(single.folds), MARGIN) else single
+
+    @property
+    def _choosable(self) -> list[Candidate]:
+        """The candidates that may be chosen: of a strategy, if that was asked for, and not left out."""
+        trained = [candidate for candidate in self.candidates if candidate.folds]
+        asked = [candidate for candidate in trained if candidate.strategy.name == self.asked]
+        return asked or [candidate for candidate in trained if not candidate.left_out] or trained
+
+    def _best_single(self) -> Candidate:
+        """Return the candidate with the least loss on the rows left out by the folds that all of the last ones have.
 
         Of the strategies of a model, the usual loss is preferred unless another is better by some standard errors.
         """
-        trained = [candidate for candidate in self.candidates if candidate.folds]
-        asked = [candidate for candidate in trained if candidate.strategy.name == self.asked]
-        tried = asked or [candidate for candidate in trained if not candidate.left_out] or trained
+        tried = self._choosable
         if len(tried) == 1:  # a metric may be costly
             return tried[0]
         most = max(len(candidate.folds) for candidate in tried)
@@ -202,6 +223,8 @@ class Competition:
 
     def verdict(self) -> Verdict | None:
         """Return by how much the chosen strategy, or else the best of the others, is better than the usual loss."""
+        if isinstance(self.best, Mixture):
+            return self._verdict_of(self.best)
         if self.best.strategy.alone:
             own = self.best.verdict(self.judge)
             return None if own is None else replace(own, unit=self.judge.unit)
@@ -217,16 +240,29 @@ class Competition:
         most = max(len(each.folds) for each in others)  # one that was dropped has judged fewer rows
         others = [each for each in others if len(each.folds) == most]
         common = min(len(usual.folds), most)
-        other = min(others, key=lambda each: self._loss(each, common))
-        control, followed = usual.judged(common), other.judged(common)
+        return self._compared(usual, min(others, key=lambda each: self._loss(each, common)), common)
+
+    def _verdict_of(self, mixture: Mixture) -> Verdict:
+        """Return by how much a mixture is better than the best model by the usual loss, or else the best of all."""
+        proxy = proxy_name(self.judge.metric.task)
+        alike = [each for each in self._choosable if len(each.folds) == len(mixture.folds)]
+        usual = [each for each in alike if each.proper or each.strategy.name == proxy]
+        other = min(usual or alike, key=self._loss)
+        found = self._compared(other, mixture, len(other.folds))
+        return replace(found, proxy=proxy if usual else other.title, detail=mixture.methods)
+
+    def _compared(self, usual: Candidate, other: Candidate, common: int) -> Verdict:
+        """Return by how much a candidate, which was chosen or is the best of the others, is better than the usual."""
+        control, followed, folds = usual.judged(common), other.judged(common), len(self.best.folds)
+        chosen = other is self.best
         return Verdict(
-            not self.best.proper,
+            chosen,
             control.loss(self.judge) - followed.loss(self.judge),
             control.error_against(followed, self.judge),
-            proxy,
-            kept=0 if self.best.proper else folds,
+            proxy_name(self.judge.metric.task),
+            kept=folds if chosen else 0,
             folds=folds,
-            strategy=other.methods,
+            strategy=other.name if isinstance(other, Mixture) else other.methods,
             unit=self.judge.unit,
             rows=len(control.y),
             positives=self.judge.metric.task.rarest(control.y),
@@ -279,7 +315,8 @@ def leaderboard(results: Sequence[dict[str, Any]]) -> pd.DataFrame:
 def ranked(results: Sequence[dict[str, Any]], metric: Metric) -> list[str]:
     """Return what was chosen and how far the others are behind, a line each."""
     best, *others = results
-    lines = [f"model {best['model']} was chosen: {metric.label} {best['value']:.4f} on held-out rows"]
+    model = f"mixture ({best['methods']})" if best["model"] == MIXTURE else f"model {best['model']}"
+    lines = [f"{model} was chosen: {metric.label} {best['value']:.4f} on held-out rows"]
     for line in others:
         known = line["behind"] == line["behind"]
         gap = f"behind by {line['behind']:.4f} (standard error {line['standard_error']:.4f})" if known else ""

@@ -202,7 +202,8 @@ class MetricRegressor(RegressorMixin, NumberCompetition):  # type: ignore[misc]
             seed = seed_of(self.random_state)
             self.correction_, self.validation_loss_ = chosen_correction(metric, *best.held_out(), seed=seed)
         value = float(metric.value(best.judged().loss(found.judge)))
-        detail = f"{best.units.name} units, {self.correction_}; {metric.label} {value:.4g}"
+        parts = (verdict.detail, f"{best.units.name} units, {self.correction_}", f"{metric.label} {value:.4g}")
+        detail = "; ".join(part for part in parts if part)
         self.verdict_, self.results_ = replace(verdict, detail=detail), found.results(value)
         return self
 

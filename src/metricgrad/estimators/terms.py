@@ -155,6 +155,11 @@ def terms_of(
     """
     if model.network_.outputs is not None:
         raise ValueError(f"explain: expected a model of two classes, got one of {model.network_.outputs} outputs")
+    if model.network_.parts:
+        names_of = ", ".join(dict.fromkeys(str(part.name) for part in model.network_.parts))
+        raise ValueError(
+            f"model: expected a linear or additive one, got a mixture of {names_of}; model='readable' fits one to read"
+        )
     body = body_as_additive(model.network_.body, None if rows is None else rows.x)
     encoding, weight = body.encoding, body.head.weight[0].double()
     draws = torch.zeros(0, len(weight), dtype=torch.float64)

@@ -252,11 +252,16 @@ def export(model: TableModel, path: str | Path) -> Path:
 
     `torch.export.load` reads the file and needs no metricgrad; `features.json` in it names the features.
     """
+    from metricgrad.training.networks import TREES  # predicting needs none
+
     inner, target = model.model_, Path(path)
     if hasattr(inner, "correction_"):
         raise ValueError(f"model: expected one of classes or rankings, got one of numbers, {model.target_.name!r}")
     if getattr(inner, "rule_", None) is not None:
         raise ValueError(f"model: expected one that its scores decide, got the rule {inner.rule_}")
+    network = inner.network_
+    if TREES in {network.name, *(part.name for part in network.parts)}:
+        raise ValueError("model: expected one without boosted trees, which are no tensor program, got one with them")
     names = [str(name) for name in model.pipeline_[0].get_feature_names_out()]
     centre, scale = torch.from_numpy(inner.centre_), torch.from_numpy(inner.scale_)
     threshold = torch.as_tensor(getattr(inner, "threshold_", 0.0), dtype=torch.float64)

@@ -26,7 +26,7 @@ from metricgrad.tabular.manifest import MAX_TEXT, read_json, table_state
 from metricgrad.tabular.stored_model import fill_weights, model_of, packed
 from metricgrad.tabular.table_model import TableModel, stored_name
 from metricgrad.training.history import Round
-from metricgrad.training.networks import MODELS
+from metricgrad.training.networks import MIXTURE, MODELS, Scorer
 
 FORMAT_VERSION = 1
 STATE, WEIGHTS, CARD, CURVE = FILES = ("model.json", "weights.safetensors", "README.md", "validation.png")
@@ -64,7 +64,7 @@ def save(model: TableModel, folder: str | Path) -> Path:
     """
     target = check_free(folder)
     name = model.model_.network_.name
-    if name not in MODELS:
+    if name not in (*MODELS, MIXTURE):
         raise ValueError(f"model: expected {', '.join(MODELS)}, which can be saved without code, got a custom module")
     with replacing_folder(target) as staging:
         _write(model, staging)
@@ -174,9 +174,7 @@ def _estimator_state(inner: Any) -> dict[str, Any]:
     recipe = getattr(inner, "chosen_recipe_", None) or inner.effective_recipe
     state = {
         "method": inner.method,
-        "network": inner.network_.name,
-        "folds": inner.network_.folds,
-        **({} if inner.network_.sizes is None else {"sizes": inner.network_.sizes}),
+        **_shape(inner.network_),
         "recipe": asdict(recipe),
         "validation_loss": inner.validation_loss_,
         "interrupted": inner.interrupted_,
@@ -195,6 +193,14 @@ def _estimator_state(inner: Any) -> dict[str, Any]:
             **({} if knots is None else {"knots": knots.shape[1]}),
         }
     return state
+
+
+def _shape(network: Scorer) -> dict[str, Any]:
+    """Return what a network can be built from again, without its arrays."""
+    if network.parts:
+        return {"network": network.name, "parts": [_shape(part) for part in network.parts]}
+    sizes = {} if network.sizes is None else {"sizes": network.sizes}
+    return {"network": network.name, "folds": network.folds, **sizes}
 
 
 def _thinned(history: Sequence[Round]) -> list[Round]:

@@ -17,7 +17,7 @@ from metricgrad.tabular.manifest import MAX_COLUMNS_ASIDE, MAX_WORD, Field, read
 from metricgrad.tabular.table_model import TableModel
 from metricgrad.tabular.target import AnyTarget, GradeTarget, NumberTarget, Target
 from metricgrad.training.history import Round, Verdict
-from metricgrad.training.networks import MODELS
+from metricgrad.training.networks import MIXTURE, MODELS
 from metricgrad.training.old_fields import ADDED_FIELDS, RENAMED_FIELDS
 from metricgrad.training.recipe import Recipe
 
@@ -52,7 +52,9 @@ TASKS = {"two classes": "binary", "classes": "multiclass", "labels": "multilabel
 def read_estimator(state: Field, name: str, target: AnyTarget) -> tuple[TableModel, MetricEstimator]:
     """Return the table model that a manifest describes, without its columns, and its estimator, without its network."""
     entry = state["model"]
-    given = (entry["method"].text(MAX_WORD), entry["network"].one_of(tuple(MODELS)), _recipe(entry["recipe"]))
+    name_of_model = entry["network"].one_of((*MODELS, MIXTURE))
+    kind = "auto" if name_of_model == MIXTURE else name_of_model  # what a mixture is trained as
+    given = (entry["method"].text(MAX_WORD), kind, _recipe(entry["recipe"]))
     model: TableModel
     inner: MetricEstimator
     if isinstance(target, GradeTarget):

@@ -26,7 +26,7 @@ from metricgrad.tabular.manifest import (
     read_table_state,
 )
 from metricgrad.tabular.table_model import TableModel
-from metricgrad.training.networks import TREES, Average, Scorer, folded, named_body
+from metricgrad.training.networks import MIXTURE, MODELS, TREES, Average, Scorer, folded, named_scorer
 
 if TYPE_CHECKING:
     from metricgrad.metrics.constants import Correction
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 Expected = Mapping[str, Tensor]
 """Tensors by name, of which only shape and type count; they may be on torch's device `meta`, without memory."""
-MAX_KNOTS, MAX_NODES, MAX_FOLDS = 10_000, 10_000_000, 100
-"""Knots, ramps or cells of a feature, nodes of trees for each feature, and models of an average."""
+MAX_KNOTS, MAX_NODES, MAX_FOLDS, MAX_PARTS = 10_000, 10_000_000, 100, 100
+"""Knots, ramps or cells of a feature, nodes of trees for each feature, models of an average, and of a mixture."""
 MAX_SIZES = {
     "additive": {"knots": (0, MAX_KNOTS), "pieces": (0, MAX_KNOTS), "cells": (0, MAX_KNOTS)},
     "tabm": {
@@ -73,14 +73,24 @@ def model_of(state: Field) -> tuple[TableModel, Scorer]:
     model.pipeline_ = Pipeline([("preparation", preparation), ("model", inner)])
     model.feature_names_in_ = np.array(preparation.schema_.names, dtype=object)
     model.n_features_in_ = len(preparation.schema_.names)
-    entry, limits = state["model"], MAX_SIZES.get(inner.model)
-    sizes = {"sizes": _sizes(entry["sizes"], features, limits)} if limits else {}
+    with torch.device("meta"):
+        network = named_scorer(features=features, outputs=outputs, **_shape(state["model"], features)).double()
+    return model, network
+
+
+def _shape(entry: Field, features: int) -> dict[str, Any]:
+    """Return what a model, or a part of a mixture, is built from: its name, number of folds, and sizes or parts."""
+    name = entry["network"].one_of((*MODELS, MIXTURE))
+    if name == MIXTURE:
+        parts = list(entry["parts"].items(MAX_PARTS))
+        if not parts or any(part["network"].value == MIXTURE for part in parts):
+            entry["parts"].refuse("models that are no mixtures")
+        return {"name": name, "parts": [_shape(part, features) for part in parts]}
     folds = entry["folds"].count() if "folds" in entry else 1
     if not 1 <= folds <= MAX_FOLDS:
         entry["folds"].refuse(f"from 1 to {MAX_FOLDS}")
-    with torch.device("meta"):
-        body = named_body(inner.model, features, outputs, folds, **sizes).double()
-    return model, Scorer(body, inner.model, features, outputs, folds)
+    limits = MAX_SIZES.get(name)
+    return {"name": name, "folds": folds} | ({"sizes": _sizes(entry["sizes"], features, limits)} if limits else {})
 
 
 def _sizes(entry: Field, features: int, limits: Mapping[str, tuple[int, int]]) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""The average of models that were trained on different folds, as one model."""
+"""The average of models that were trained on different folds, and a mixture of models of any kind, as one model."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from copy import deepcopy
 import torch
 from torch import Tensor, nn
 
-from metricgrad.training.networks import Average, Scorer
+from metricgrad.training.networks import LINEAR_MODELS, MIXTURE, TREES, Average, Scorer
 from metricgrad.training.trees import Trees, summed
+
+SUMMABLE = (*LINEAR_MODELS, TREES)
+"""Names of models whose sum is a model of that kind."""
 
 
 def averaged(models: Sequence[Scorer], centre: Tensor, scale: Tensor) -> Scorer:
@@ -38,6 +41,33 @@ def averaged(models: Sequence[Scorer], centre: Tensor, scale: Tensor) -> Scorer:
     # A module of the user's may need the precision that it was trained in.
     copies = [deepcopy(model).double() if model.name else deepcopy(model) for model in models]
     return Scorer(Average(copies, centre, scale), first.name, first.features, first.outputs, folds=len(models))
+
+
+def mixed(models: Sequence[Scorer], factors: Sequence[float]) -> Scorer:
+    """Return the sum of the scores of models of any kind, each times a factor above 0, as one model.
+
+    Linear models, additive ones and trees are added up, to one of each kind; where there is no other, that is all.
+    """
+    first = models[0]
+    pairs = list(zip(models, factors, strict=True))
+    parts = [(model, factor) for model, factor in pairs if model.name not in SUMMABLE]
+    for name in SUMMABLE:
+        alike = [pair for pair in pairs if pair[0].name == name]
+        if alike:
+            scale = _scale_for([factor for _, factor in alike], first.outputs)
+            parts.append((averaged([model for model, _ in alike], torch.zeros_like(scale), scale), 1.0))
+    if len(parts) == 1 and parts[0][1] == 1.0:
+        return parts[0][0]
+    scale = _scale_for([factor for _, factor in parts], first.outputs)
+    named = MIXTURE if all(model.name for model, _ in parts) else None
+    body = Average([model for model, _ in parts], torch.zeros_like(scale), scale)
+    return Scorer(body, named, first.features, first.outputs)
+
+
+def _scale_for(factors: Sequence[float], outputs: int | None) -> Tensor:
+    """Return by what scores are divided so that their mean is their sum with some factors: `(k, outputs)`."""
+    scale = 1 / (len(factors) * torch.tensor(factors, dtype=torch.float64))
+    return scale.unsqueeze(1).expand(-1, outputs or 1).clone()
 
 
 def _linear_part(model: Scorer) -> nn.Linear | None:

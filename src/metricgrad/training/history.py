@@ -122,6 +122,7 @@ STRATEGY_NAMES = {
     "surrogate": "the learned surrogate",
     "plug-in": "a plug-in rule",
     "cost-weighted": "cross-entropy weighted by cost",
+    "mixture": "a mixture",
 }
 """What strategies are called in a sentence."""
 

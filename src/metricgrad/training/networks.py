@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 PAPER_WIDTHS = (100, 30, 10)
 TREES = "lightgbm"
 """The name of boosted trees, which are no network."""
+MIXTURE = "mixture"
+"""The name of a weighted sum of models of several kinds."""
 ROWS_IN_CACHE = 2_048
 """Rows scored at a time: as many as stay in the processor's cache."""
 
@@ -66,10 +68,17 @@ class Scorer(nn.Module):
         return getattr(body, "sizes", None)
 
     @property
+    def parts(self) -> tuple[Scorer, ...]:
+        """The models of a mixture; of any other none."""
+        return tuple(cast("Sequence[Scorer]", self.body.models)) if self.name == MIXTURE else ()
+
+    @property
     def options(self) -> dict[str, Any]:
-        """What `MODELS` needs beside the numbers of features and outputs to build a body of the same shapes."""
+        """What `named_body` needs beside the numbers of features and outputs to build a body of the same shapes."""
+        if self.parts:
+            return {"parts": [{"name": part.name, "folds": part.folds, **part.options} for part in self.parts]}
         if self.additive is not None:
-            return self.additive.options.as_dict()
+            return {**self.additive.options.as_dict(), "sizes": self.additive.sizes}
         return {} if self.sizes is None else {"sizes": self.sizes}
 
     def prepare(self, x: Any, w: Tensor | None = None, y: Tensor | None = None) -> None:
@@ -127,7 +136,7 @@ class Scorer(nn.Module):
 
 
 class Average(nn.Module):
-    """The mean of standardised scores of k models of one kind: `(n, features)` -> `(n, outputs)`.
+    """The mean of standardised scores of k models: `(n, features)` -> `(n, outputs)`.
 
     Parameters
     ----------
@@ -137,6 +146,8 @@ class Average(nn.Module):
         What is taken from the scores of each model, and what they are then divided by; by default 0 and 1.
     """
 
+    rows_at_once = 32_768
+    """Rows to be scored at a time: each model divides them further."""
     centre: Tensor
     scale: Tensor
 
@@ -261,11 +272,18 @@ LINEAR_MODELS = ("linear", "additive")
 
 
 def named_body(name: str, features: int, outputs: int | None = None, folds: int = 1, **options: Any) -> nn.Module:
-    """Build the body of a model known by name: one, or the average of those of some folds."""
+    """Build the body of a model known by name: one, or the average of those of some folds, or a mixture of `parts`."""
+    if name == MIXTURE:
+        return Average([named_scorer(features=features, outputs=outputs, **part) for part in options["parts"]])
     bodies = [MODELS[name](features, outputs=outputs or 1, **options) for _ in range(folds)]
     if folds == 1:
         return bodies[0]
     return Average([Scorer(body, name, features, outputs) for body in bodies])
+
+
+def named_scorer(name: str, features: int, outputs: int | None = None, folds: int = 1, **options: Any) -> Scorer:
+    """Build a model known by name, with the body that `named_body` returns."""
+    return Scorer(named_body(name, features, outputs, folds, **options), name, features, outputs, folds)
 
 
 def numbered(spec: Any, names: Iterable[str]) -> Any:
