@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 Expected = Mapping[str, Tensor]
 """Tensors by name, of which only shape and type count; they may be on torch's device `meta`, without memory."""
-MAX_KNOTS, MAX_NODES, MAX_FOLDS, MAX_PARTS = 10_000, 10_000_000, 100, 100
+MAX_KNOTS, MAX_NODES, MAX_FOLDS, MAX_PARTS = 10_000, 10_000_000, 100, 10
 """Knots, ramps or cells of a feature, nodes of trees for each feature, models of an average, and of a mixture."""
 MAX_SIZES = {
     "additive": {"knots": (0, MAX_KNOTS), "pieces": (0, MAX_KNOTS), "cells": (0, MAX_KNOTS)},
