@@ -10,7 +10,8 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from functools import partial
+from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -29,18 +30,22 @@ from metricgrad.metrics.registry import Metric
 from metricgrad.metrics.thresholds import best_threshold
 from metricgrad.paper.datasets import load_dataset
 from metricgrad.training.data import Scaler
+from metricgrad.training.networks import MIXTURE
 from metricgrad.training.selection import error_of_gain
 from metricgrad.training.splits import split
 from studies import pages
 from studies.strategies import cells, page
 from studies.tables import table as one_of_thirty
 from studies.tables import thirty_tables
+from studies.warm_ups import WarmUps, shared_warm_ups
 
 MAX_ROWS = 6_000
 """Rows of a table, a fifth of them for the test."""
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Of the best strategy, where its scores are mixed with those of the usual loss."""
 SURROGATE = "sl-r"
+NETWORKS = ("small", "mlp")
+"""Models whose metrics share their warm-ups: the seconds of the first metric are those of all."""
 
 
 class Kept(MetricClassifier):
@@ -49,8 +54,16 @@ class Kept(MetricClassifier):
     competition_: Competition
 
     def _compete(self, *args: Any) -> Competition:
-        self.competition_ = super()._compete(*args)
+        if not hasattr(self, "competition_"):
+            self.competition_ = super()._compete(*args)
         return self.competition_
+
+    def mixing(self) -> Kept:
+        """Return the classifier, to be fitted again without training, that may mix the models of several strategies."""
+        mixed = Kept(**self.get_params(deep=False))
+        mixed.competition_ = self.competition_.among(self.competition_.candidates)
+        mixed.competition_.mixes = True
+        return mixed
 
 
 class Scores(NamedTuple):
@@ -206,6 +219,12 @@ def in_spreads(scores: Sequence[Tensor], by: Sequence[Tensor] | None = None) -> 
     return [own / spread for own, spread in zip(scores, spreads, strict=True)]
 
 
+@lru_cache(maxsize=1)
+def warm_ups_of(dataset: str, model: str, seed: int) -> WarmUps:
+    """Return the warm-ups of a table, which the runs of its metrics fill and share."""
+    return {}
+
+
 def path_of(run: Mapping[str, Any], scores: Path) -> Path:
     """Return the file of the scores of a run."""
     return scores / f"{run['model']}-{run['metric']}-{run['dataset']}-{run['seed']}.npz"
@@ -218,10 +237,15 @@ def outcome(run: dict[str, Any], scores: Path | None = None) -> dict[str, Any]:
     metric = get_metric(run["metric"])
     begun = time.process_time()
     model = Kept(metric, "auto", run["model"], folds=5, random_state=run["seed"])
-    with warnings.catch_warnings(), patch.object(competition, "BEHIND", np.inf):
+    sharing: AbstractContextManager[None] = nullcontext()
+    if run["model"] in NETWORKS:
+        known = warm_ups_of(run["dataset"], run["model"], run["seed"])
+        sharing = shared_warm_ups([get_metric(each) for each in cells.METRICS], known)
+    with warnings.catch_warnings(), patch.object(competition, "BEHIND", np.inf), sharing:
         warnings.simplefilter("ignore")
         model.fit(X[~test], y[~test])
-    cpu = time.process_time() - begun
+        cpu = time.process_time() - begun
+        mixture = model.mixing().fit(X[~test], y[~test])
     scaled = torch.from_numpy(Scaler(model.centre_, model.scale_).transform(X[test]))
     first, *_ = every = model.competition_.candidates
     found = {one.strategy.name: Scores.of(one, scaled) for one in every if not one.left_out}
@@ -230,7 +254,10 @@ def outcome(run: dict[str, Any], scores: Path | None = None) -> dict[str, Any]:
         rules.save(path_of(run, scores))
     seconds = {one.strategy.name: one.seconds for one in every}
     default = float(metric(model._decision(X[test]), y[test]))
-    return {**rules.all(), "default": default, "cpu": cpu, "each": seconds, "positives": int(y[~test].sum())}
+    mixed = float(metric(mixture._decision(X[test]), y[test]))
+    parts = mixture.results_[0]["methods"] if mixture.results_[0]["model"] == MIXTURE else ""
+    known = {"default": default, "mixture": mixed, "parts": parts, "positives": int(y[~test].sum())}
+    return {**rules.all(), **known, "cpu": cpu, "each": seconds}
 
 
 def main() -> None:
@@ -245,9 +272,9 @@ def main() -> None:
     runs = [
         {"dataset": name, "metric": metric, "model": model, "seed": seed, "version": __version__}
         for seed in range(asked.seeds)
-        for metric in asked.metrics.split(";")
-        for name in tables
         for model in asked.models.split(",")
+        for name in tables
+        for metric in asked.metrics.split(";")
     ]
     if not asked.report:
         pages.run_missing(Store(asked.results), runs, partial(outcome, scores=asked.scores))

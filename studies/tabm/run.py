@@ -13,7 +13,6 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from copy import deepcopy
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -27,20 +26,19 @@ import torch
 from torch import nn
 
 from metricgrad import MetricClassifier, best_threshold, get_metric
-from metricgrad.estimators.fold_training import FoldTraining
 from metricgrad.evaluation.store import Store
 from metricgrad.training.data import Rows, TrainingData
-from metricgrad.training.jobs import Start, train_each
+from metricgrad.training.jobs import train_each
 from metricgrad.training.methods import make_loss
 from metricgrad.training.networks import build_model, kind_of
 from metricgrad.training.recipe import recipe_for
-from metricgrad.training.selection import Selection, exact_scores
+from metricgrad.training.selection import exact_scores
 from metricgrad.training.splits import split
 from metricgrad.training.tabm import TabM
 from metricgrad.training.threads import one_thread
-from metricgrad.training.trainer import TrainingRun
 from studies import pages
 from studies.tabm import page
+from studies.warm_ups import shared_warm_ups
 
 PAPER = ("ijcnn1", "covtype", "susy", "a9a", "codrna", "skin", "porto", "ccfraud")
 MAX_ROWS, MAX_RARE_ROWS, RARE = 20_000, 60_000, 0.01
@@ -133,7 +131,7 @@ def folded(table: str, seed: int, name: str) -> dict[str, dict[str, Any]]:
     train, validation, test = parts_of(table, seed)
     x, y = (np.concatenate([getattr(part, name).numpy() for part in (train, validation)]) for name in "xy")
     begun, found = time.process_time(), {}
-    with warnings.catch_warnings(), shared_warm_ups():
+    with warnings.catch_warnings(), shared_warm_ups([get_metric(metric) for metric in page.METRICS]):
         warnings.simplefilter("ignore")  # of a surrogate that is not followed in the end
         for metric in page.METRICS:
             model = MetricClassifier(metric, model=name, folds=5, random_state=seed).fit(x, y.astype(int))
@@ -141,27 +139,6 @@ def folded(table: str, seed: int, name: str) -> dict[str, dict[str, Any]]:
             kept = model.leaderboard()["methods"][0]
             found[metric] = {"validation": model.validation_loss_, "loss": float(loss), "kept": kept}
     return {metric: {**outcome, "seconds": time.process_time() - begun} for metric, outcome in found.items()}
-
-
-@contextmanager
-def shared_warm_ups() -> Iterator[None]:
-    """Let fits of the same rows for several metrics share the warm-up of a fold, which is that of any metric."""
-    known: dict[bytes, tuple[Start, list[Any]]] = {}
-    every = [get_metric(metric) for metric in page.METRICS]
-
-    def warm_up(fold: FoldTraining, strategy: Any, how: Any) -> None:
-        key = fold.kept.y.numpy().tobytes() + fold.kept.x.numpy().tobytes()
-        if key not in known:
-            torch.manual_seed(how.seed)
-            own = deepcopy(fold.network)
-            selections = [Selection(fold.kept, metric, how.recipe) for metric in every]
-            run = TrainingRun(own, fold.rows, how.recipe, selections, how.seed)
-            history = list(run.warm_up())
-            known[key] = Start.of(run)._replace(seconds=0.0), history
-        fold.start, fold.warm_up = known[key]
-
-    with patch.object(FoldTraining, "_warm_up", warm_up):
-        yield
 
 
 @lru_cache(maxsize=1)
