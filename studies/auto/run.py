@@ -118,7 +118,9 @@ def main() -> None:
 
 def _competing(model: str) -> dict[str, str]:
     kind = HOW[model]["model"]
-    return {"candidates": ", ".join(COMPETING[kind]) + (", mixtures" if kind == "auto" else "")} if kind in COMPETING else {}
+    if kind not in COMPETING:
+        return {}
+    return {"candidates": ", ".join((*COMPETING[kind], *(["mixtures"] if kind == "auto" else [])))}
 
 
 if __name__ == "__main__":
