@@ -11,7 +11,7 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -219,6 +219,12 @@ def in_spreads(scores: Sequence[Tensor], by: Sequence[Tensor] | None = None) -> 
     return [own / spread for own, spread in zip(scores, spreads, strict=True)]
 
 
+@cache
+def metric_of(spec: str) -> Metric:
+    """Return the metric of a spec, the same object each time: warm-ups know their metrics by it."""
+    return get_metric(spec)
+
+
 @lru_cache(maxsize=1)
 def warm_ups_of(dataset: str, model: str, seed: int) -> WarmUps:
     """Return the warm-ups of a table, which the runs of its metrics fill and share."""
@@ -234,13 +240,13 @@ def outcome(run: dict[str, Any], scores: Path | None = None) -> dict[str, Any]:
     """Fit once and judge every strategy and rule on the test rows; keep all scores in a folder, if there is one."""
     X, y = table(run["dataset"], run["seed"])
     test = np.isin(np.arange(len(y)), split(y, run["seed"]).test)
-    metric = get_metric(run["metric"])
+    metric = metric_of(run["metric"])
     begun = time.process_time()
     model = Kept(metric, "auto", run["model"], folds=5, random_state=run["seed"])
     sharing: AbstractContextManager[None] = nullcontext()
     if run["model"] in NETWORKS:
         known = warm_ups_of(run["dataset"], run["model"], run["seed"])
-        sharing = shared_warm_ups([get_metric(each) for each in cells.METRICS], known)
+        sharing = shared_warm_ups([metric_of(each) for each in cells.METRICS], known)
     with warnings.catch_warnings(), patch.object(competition, "BEHIND", np.inf), sharing:
         warnings.simplefilter("ignore")
         model.fit(X[~test], y[~test])
