@@ -22,7 +22,7 @@ from metricgrad.metrics.registry import f1, get_metric
 from metricgrad.strategies.named import Named
 from metricgrad.strategies.registry import NUMBER_STRATEGIES, STRATEGIES
 from metricgrad.training.data import Rows, Scaler
-from metricgrad.training.networks import Scorer
+from metricgrad.training.networks import MIXTURE, Scorer
 from metricgrad.training.splits import folds
 from metricgrad.training.trees import has_lightgbm
 
@@ -293,8 +293,9 @@ def test_folds_say_how_many_of_them_followed_the_metric(model: str) -> None:
 def test_auto_chooses_the_model_with_the_best_held_out_value() -> None:
     found = MetricClassifier("auc", "cross-entropy", "auto", random_state=0).fit(X, Y)
     board = found.leaderboard()
-    assert set(board["model"]) == {"linear", "additive", "lightgbm", "tabm"}
+    assert set(board["model"]) - {MIXTURE} == {"linear", "additive", "lightgbm", "tabm"}
     assert board["model"][0] == found.network_.name
+    assert MIXTURE not in set(board["model"][1:])
     assert (board["behind"] >= 0).all()
     assert board["behind"][0] == 0
     assert board["folds"][0] == 5
@@ -357,6 +358,50 @@ def test_with_few_rows_of_a_class_nothing_but_the_usual_loss_is_tried() -> None:
     assert str(model.verdict_) == told
     enough = np.concatenate((kept, np.flatnonzero(Y == 1)[29:30]))
     assert len(MetricClassifier("f1", "auto", "linear").fit(X[enough], Y[enough]).results_) > 1
+
+
+def test_what_counts_as_few_are_the_rows_that_are_held_out() -> None:
+    few = np.concatenate((np.flatnonzero(Y == 0), np.flatnonzero(Y == 1)[:140]))  # a fifth of 140 is 28
+    one = MetricClassifier("f1", "auto", "linear", folds=1, random_state=0).fit(X[few], Y[few])
+    assert [line["methods"] for line in one.results_] == ["proper"]
+    assert "28 held-out rows of the rarer class are too few to choose by" in str(one.verdict_)
+    assert len(MetricClassifier("f1", "auto", "linear", folds=5).fit(X[few], Y[few]).results_) > 1
+
+
+def test_a_competition_that_was_stopped_early_chooses_no_strategy_by_few_rows() -> None:
+    by_name = {strategy.name: strategy for strategy in STRATEGIES}
+    candidates = [Candidate("linear", SHORT, by_name[name]) for name in ("proper", "weighted")]
+
+    def train(candidate: Candidate, fold: int, left: float | None) -> tuple[Trained, Rows]:
+        noise = {"proper": 0.5, "weighted": 0.0}[candidate.strategy.name]
+        return Trained(Scorer(Fixed(noise)), [], fold == 1, None, f1), rows_of(fold, 60)
+
+    found = Competition(candidates, 5, mixes=True)
+    found.run(train)
+    verdict = found.verdict()
+    assert found.interrupted
+    assert rows_of(0, 60).y.sum() < 30
+    assert found.best.strategy.name == "proper"
+    assert verdict is not None
+    assert "held-out rows of the rarer class are too few to choose by" in str(verdict)
+
+
+@pytest.mark.skipif(not has_lightgbm(), reason="needs LightGBM")
+def test_the_cheapest_candidates_are_trained_first() -> None:
+    order: list[tuple[str, str]] = []
+
+    class Noting(MetricClassifier):
+        def _compete(self, *rest: Any) -> Any:
+            found = super()._compete(*rest)
+            order.extend((one.name, one.strategy.name) for one in found.candidates)
+            return found
+
+    Noting("f1", "auto", "auto", SHORT, time_limit=0.01).fit(X, Y)
+    dear = [name == "tabm" or strategy in ("direct", "sl-r") for name, strategy in order]
+    assert dear == sorted(dear)
+    assert order[0] == ("linear", "proper")
+    assert [name for name, _ in order].index("lightgbm") < order.index(("linear", "sl-r"))
+    assert {name for name, _ in order[-3:]} == {"tabm"}
 
 
 def test_a_stop_in_the_warm_up_that_strategies_share_keeps_the_model_so_far() -> None:

@@ -8,6 +8,7 @@ from copy import deepcopy
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 COMPETING = {"auto": ("linear", "additive", TREES, "tabm"), "readable": ("linear", "additive")}
 """Models that compete, the cheapest first."""
 MIN_EVIDENCE = 30
-"""Rows of the rarer of two classes below which nothing but the usual loss is tried: a choice would be one of chance."""
+"""Held-out rows of the rarer of two classes below which nothing but the usual loss is tried, and no models are mixed: a
+choice would be one of chance."""
 
 
 def competes(model: Any) -> bool:
@@ -91,8 +93,9 @@ class CompetingEstimator(MetricEstimator):
         if not entered:
             raise ValueError(f"method: expected one that suits {metric.name!r} and the model, got {self.method!r}")
         models = list(dict.fromkeys(id(candidate.model) for candidate, _ in entered))
-        # Which units are tried further depends on the usual loss in all of them.
-        entered.sort(key=lambda each: (models.index(id(each[0].model)), not each[0].proper))
+        # The cheapest first, if there is a time limit; and the usual loss of a model first in all units, because which
+        # of them are tried further depends on it.
+        entered.sort(key=lambda each: (_is_dear(*each), models.index(id(each[0].model)), not each[0].proper))
         kinds, candidates = dict(entered), [candidate for candidate, _ in entered]
         kept = [table.validation_rows(parts.validation) for parts in plan]
         fits = len(plan) * len(candidates)
@@ -114,7 +117,7 @@ class CompetingEstimator(MetricEstimator):
             how = How(candidate.recipe, seed, left, bars)
             return folds[place].train(candidate.strategy, how), judged
 
-        judge, mixes = self._judge(metric), self._mixes(metric) and not _is_small(table, metric)
+        judge, mixes = self._judge(metric), self._mixes(metric) and not _is_small(table, metric, plan)
         found = Competition(candidates, len(plan), self.time_limit, judge, self._asked, mixes)
         step = max(kind.recipe.set_size * kind.recipe.sets for kind in kinds.values())
         small = threads_for([kind.network for kind in kinds.values()], step)
@@ -172,7 +175,7 @@ class CompetingEstimator(MetricEstimator):
             return [Named("cross-entropy")]
         if self.method == AUTO and not metric.costly:
             setting = Setting(metric, kind.recipe, kind.network)
-            return [Proper()] if _is_small(kind.table, metric) else strategies_for(setting)
+            return [Proper()] if _is_small(kind.table, metric, plan) else strategies_for(setting)
         return [Named("sl-r" if self.method == AUTO else self.method)]  # a costly metric has few calls
 
     @property
@@ -223,6 +226,15 @@ class CompetingEstimator(MetricEstimator):
         return "the rows that each fold left out" if several else "validation rows"
 
 
-def _is_small(table: TrainingData, metric: Metric) -> bool:
-    """Whether there are too few rows of a class for any choice but that of the model."""
-    return not (metric.task.outputs or metric.task.numbers) and table.fewest < MIN_EVIDENCE
+def _is_dear(candidate: Candidate, kind: Kind) -> tuple[bool, bool]:
+    """Whether the model is a network, and whether search or a surrogate is to be followed: both take their time."""
+    network = kind.network.name != TREES and kind_of(kind.model) != "linear"
+    return network, candidate.strategy.learned
+
+
+def _is_small(table: TrainingData, metric: Metric, plan: Sequence[Split]) -> bool:
+    """Whether too few rows of a class are held out for any choice but that of the model."""
+    if metric.task.outputs or metric.task.numbers:
+        return False
+    held_out = table.strata[np.concatenate([parts.validation for parts in plan])]
+    return min(int((held_out == kind).sum()) for kind in np.unique(table.strata)) < MIN_EVIDENCE

@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 from metricgrad.estimators.candidates import Candidate, HeldOut, Judge
+from metricgrad.estimators.competing import MIN_EVIDENCE
 from metricgrad.estimators.metric_estimator import Trained
 from metricgrad.estimators.mixture import Mixture, best_mixture
 from metricgrad.losses.default import proxy_name
@@ -23,8 +24,8 @@ from metricgrad.training.networks import MIXTURE
 BEHIND = 2.0
 """Standard errors behind the best after which a candidate is trained on no further fold."""
 MARGIN = 0.5
-"""Standard errors by which another strategy must be better than the usual loss, and a mixture than every model in it,
-to be chosen."""
+"""Standard errors by which another strategy must be better than the usual loss, and a mixture than what is chosen
+without it, to be chosen."""
 MARGIN_OF_MONEY = 2.0
 """The same by a metric with columns, over the plug-in rule and every simpler strategy: few rows carry the money, so the
 best of several is ahead by more than one of them where it is no better."""
@@ -155,7 +156,7 @@ class Competition:
     def best(self) -> Candidate:
         """What is used: the best candidate, or a mixture of several that is better than it by half a standard error."""
         single = self._best_single()
-        if not self.mixes:
+        if not self.mixes or self._is_small:
             return single
         begun = time.perf_counter()
         mixture = best_mixture(self._choosable, single, self.judge)
@@ -164,10 +165,26 @@ class Competition:
 
     @property
     def _choosable(self) -> list[Candidate]:
-        """The candidates that may be chosen: of a strategy, if that was asked for, and not left out."""
+        """The candidates that may be chosen: of a strategy, if that was asked for, and not left out.
+
+        If training was stopped early and few rows of a class are held out, those of the usual loss.
+        """
         trained = [candidate for candidate in self.candidates if candidate.folds]
         asked = [candidate for candidate in trained if candidate.strategy.name == self.asked]
-        return asked or [candidate for candidate in trained if not candidate.left_out] or trained
+        able = [candidate for candidate in trained if not candidate.left_out] or trained
+        usual = [candidate for candidate in able if self._is_usual(candidate)] if self._is_small else []
+        return asked or usual or able
+
+    @cached_property
+    def _is_small(self) -> bool:
+        """Whether too few rows of a class were held out, by the folds that there are, for any choice but of a model."""
+        task = self.judge.metric.task
+        y = max((each for each in self.candidates if each.folds), key=lambda each: len(each.folds)).pooled().y
+        return task.rarest(y) < MIN_EVIDENCE if task.classes and not task.outputs else False
+
+    def _is_usual(self, candidate: Candidate) -> bool:
+        """Whether a candidate has followed the usual loss, and nothing else."""
+        return candidate.proper or candidate.strategy.name == proxy_name(self.judge.metric.task)
 
     def _best_single(self) -> Candidate:
         """Return the candidate with the least loss on the rows left out by the folds that all of the last ones have.
@@ -232,10 +249,10 @@ class Competition:
         usual = min((each for each in alike if each.proper), key=self._loss, default=None)
         others = [self.best] if not self.best.proper else [each for each in alike if not each.proper]
         proxy, folds = proxy_name(self.judge.metric.task), len(self.best.folds)
-        if usual is None or not others:
-            task = self.judge.metric.task
-            few = f"{task.rarest(self.best.held_out().y)} held-out rows of the rarer class are too few to choose by"
-            note = few if len(alike) == 1 and not task.numbers else ""
+        few = self.best.proper and self._is_small
+        if usual is None or not others or few:
+            rarest = self.judge.metric.task.rarest(self.best.held_out().y)
+            note = f"{rarest} held-out rows of the rarer class are too few to choose by" if few else ""
             return Verdict(False, math.nan, math.nan, proxy, folds=folds, unit=self.judge.unit, note=note)
         most = max(len(each.folds) for each in others)  # one that was dropped has judged fewer rows
         others = [each for each in others if len(each.folds) == most]
@@ -246,7 +263,7 @@ class Competition:
         """Return by how much a mixture is better than the best model by the usual loss, or else the best of all."""
         proxy = proxy_name(self.judge.metric.task)
         alike = [each for each in self._choosable if len(each.folds) == len(mixture.folds)]
-        usual = [each for each in alike if each.proper or each.strategy.name == proxy]
+        usual = [each for each in alike if self._is_usual(each)]
         other = min(usual or alike, key=self._loss)
         found = self._compared(other, mixture, len(other.folds))
         return replace(found, proxy=proxy if usual else other.title, detail=mixture.methods)
@@ -262,7 +279,7 @@ class Competition:
             proxy_name(self.judge.metric.task),
             kept=folds if chosen else 0,
             folds=folds,
-            strategy=other.name if isinstance(other, Mixture) else other.methods,
+            strategy=MIXTURE if isinstance(other, Mixture) else other.methods,
             unit=self.judge.unit,
             rows=len(control.y),
             positives=self.judge.metric.task.rarest(control.y),

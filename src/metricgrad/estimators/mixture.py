@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,7 +29,7 @@ class Mixture(Candidate):
 
     def __init__(self, parts: Sequence[Candidate]) -> None:
         first = parts[0]
-        super().__init__(MIXTURE, first.recipe, first.strategy, first.classes)
+        super().__init__(_model_of(parts), first.recipe, first.strategy, first.classes)
         self._mix(parts)
 
     def _mix(self, parts: Sequence[Candidate]) -> None:
@@ -63,8 +64,13 @@ class NumberMixture(Mixture, NumberCandidate):
     def __init__(self, parts: Sequence[NumberCandidate]) -> None:
         first = parts[0]
         assert first.units is not None
-        NumberCandidate.__init__(self, MIXTURE, first.recipe, first.strategy, first.units, first.metric)
+        NumberCandidate.__init__(self, _model_of(parts), first.recipe, first.strategy, first.units, first.metric)
         self._mix(parts)
+
+
+def _model_of(parts: Sequence[Candidate]) -> Any:
+    """Return the kind of model that several are together: their own, if that is the same."""
+    return parts[0].model if len({part.name for part in parts}) == 1 else MIXTURE
 
 
 def mixture_of(parts: Sequence[Candidate]) -> Candidate:

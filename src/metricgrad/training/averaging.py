@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from metricgrad.training.networks import LINEAR_MODELS, MIXTURE, TREES, Average, Scorer
+from metricgrad.training.networks import MIXTURE, Average, Scorer
 from metricgrad.training.trees import Trees, summed
-
-SUMMABLE = (*LINEAR_MODELS, TREES)
-"""Names of models whose sum is a model of that kind."""
 
 
 def averaged(models: Sequence[Scorer], centre: Tensor, scale: Tensor) -> Scorer:
@@ -46,28 +44,37 @@ def averaged(models: Sequence[Scorer], centre: Tensor, scale: Tensor) -> Scorer:
 def mixed(models: Sequence[Scorer], factors: Sequence[float]) -> Scorer:
     """Return the sum of the scores of models of any kind, each times a factor above 0, as one model.
 
-    Linear models, additive ones and trees are added up, to one of each kind; where there is no other, that is all.
+    Models of one kind become one of that kind, of networks the average of all of them; a mixture holds one of every
+    kind.
     """
-    first = models[0]
-    pairs = list(zip(models, factors, strict=True))
-    parts = [(model, factor) for model, factor in pairs if model.name not in SUMMABLE]
-    for name in SUMMABLE:
-        alike = [pair for pair in pairs if pair[0].name == name]
-        if alike:
-            scale = _scale_for([factor for _, factor in alike], first.outputs)
-            parts.append((averaged([model for model, _ in alike], torch.zeros_like(scale), scale), 1.0))
-    if len(parts) == 1 and parts[0][1] == 1.0:
-        return parts[0][0]
-    scale = _scale_for([factor for _, factor in parts], first.outputs)
-    named = MIXTURE if all(model.name for model, _ in parts) else None
-    body = Average([model for model, _ in parts], torch.zeros_like(scale), scale)
-    return Scorer(body, named, first.features, first.outputs)
+    first, pairs = models[0], list(zip(models, factors, strict=True))
+    names = dict.fromkeys(model.name for model in models)
+    parts = [_summed_kind([pair for pair in pairs if pair[0].name == name]) for name in names]
+    if len(parts) == 1:
+        return parts[0]
+    scale = torch.full((len(parts), first.outputs or 1), 1 / len(parts), dtype=torch.float64)  # of a mean, the sum
+    named = MIXTURE if all(part.name for part in parts) else None
+    return Scorer(Average(parts, torch.zeros_like(scale), scale), named, first.features, first.outputs)
 
 
-def _scale_for(factors: Sequence[float], outputs: int | None) -> Tensor:
-    """Return by what scores are divided so that their mean is their sum with some factors: `(k, outputs)`."""
-    scale = 1 / (len(factors) * torch.tensor(factors, dtype=torch.float64))
-    return scale.unsqueeze(1).expand(-1, outputs or 1).clone()
+def _summed_kind(pairs: Sequence[tuple[Scorer, float]]) -> Scorer:
+    """Return the sum of the scores of models of one kind, each times a factor; averages count by what they are of."""
+    members: list[Scorer] = []
+    centres, scales = [], []
+    for model, factor in pairs:
+        own, centre, scale = _members(model)
+        members += own
+        centres.append(centre)
+        scales.append(scale * len(own) / factor)
+    return averaged(members, torch.cat(centres), torch.cat(scales) / len(members))
+
+
+def _members(model: Scorer) -> tuple[list[Scorer], Tensor, Tensor]:
+    """Return the models that a model is the average of, perhaps itself alone, with their centres and scales."""
+    if model.folds > 1 and isinstance(model.body, Average):
+        return list(cast("Sequence[Scorer]", model.body.models)), model.body.centre, model.body.scale
+    shape = (1, model.outputs or 1)
+    return [model], torch.zeros(shape, dtype=torch.float64), torch.ones(shape, dtype=torch.float64)
 
 
 def _linear_part(model: Scorer) -> nn.Linear | None:

@@ -180,11 +180,6 @@ class TrainingData:
         return self.scaler or Scaler.fit(self.X, standardise=False)
 
     @property
-    def fewest(self) -> int:
-        """How many rows the rarest class has."""
-        return int(np.unique(self.strata, return_counts=True)[1].min())
-
-    @property
     def strata(self) -> Array:
         """What to stratify a split by: the class; nothing where rows have several labels."""
         return self.targets if self.targets.ndim == 1 else np.zeros(len(self.targets), np.int8)
