@@ -56,7 +56,7 @@ class MetricClassifier(CompetingEstimator, LabelEstimator):
         The paper's network, 30 units, a linear model, an additive one (with options: `additive(interactions=5)`), an
         ensemble network with piecewise-linear encoding, boosted trees (by log loss, whatever the method), a module
         (copied), or a callable `features -> module`. With `"auto"` several kinds compete and the best on held-out rows
-        is kept, with `"readable"` linear and additive ones.
+        is kept, or a mixture of several if that is better; with `"readable"` linear and additive ones, never mixed.
     recipe : Recipe or {"default", "paper"}
         How to train. Its fields can be searched: `{"recipe__rounds": [300, 1000]}`.
     threshold : {"validation", "cv"} or float
