@@ -15,6 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 from metricgrad import MetricClassifier, MetricRegressor, Recipe, black_box
+from metricgrad.estimators import competition
 from metricgrad.estimators.candidates import Candidate, Judge, NumberCandidate
 from metricgrad.estimators.competition import Competition, ranked
 from metricgrad.estimators.metric_estimator import Trained, scores_in_double
@@ -25,7 +26,7 @@ from metricgrad.strategies.named import Named
 from metricgrad.strategies.proper import Proper
 from metricgrad.strategies.registry import STRATEGIES
 from metricgrad.training.data import Rows
-from metricgrad.training.networks import MIXTURE, Scorer
+from metricgrad.training.networks import MIXTURE, Average, Scorer
 from metricgrad.training.trees import has_lightgbm
 
 SHORT = Recipe(warmup=40, rounds=4, set_size=100, refine_sets=2, learning_rate=0.03, trust=-1.0, patience=None)
@@ -218,6 +219,26 @@ def test_the_held_out_value_of_a_mixture_is_that_of_its_scores(monkeypatch: pyte
     assert np.allclose(known.sum(1), 1)
     assert model.score(X, Y) > 0.8
     assert 0.5 < 1 - model.validation_loss_ <= 1
+
+
+@pytest.mark.parametrize("model", ["small", "linear", "additive", "readable"])
+def test_strategies_of_a_network_are_mixed_to_one_average_and_those_of_readable_models_are_not(
+    model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Competition, "_is_ahead", lambda *_: True)
+    monkeypatch.setattr(competition, "BEHIND", np.inf)
+    monkeypatch.setattr(competition, "best_mixture", lambda candidates, *_: mixture_of(candidates))
+    found = MetricClassifier("f1", model=model, recipe=SHORT, folds=2, random_state=0).fit(X, Y)
+    mixes = model == "small"
+    count = len(found.results_) - 1 if mixes else 0
+    assert isinstance(found.network_.body, Average) == mixes
+    assert found.network_.folds == (2 * count if mixes else 1)
+    assert ("a mixture" in str(found.verdict_)) == mixes
+    if mixes:
+        assert count == 3  # the usual loss, its soft form and the surrogate
+        assert found.network_.name == "small"
+        again = pickle.loads(pickle.dumps(found))
+        np.testing.assert_array_equal(again.decision_function(X), found.decision_function(X))
 
 
 def profit(y_true: Any, y_pred: Any) -> float:

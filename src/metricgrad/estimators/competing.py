@@ -148,7 +148,12 @@ class CompetingEstimator(MetricEstimator):
 
     def _mixes(self, metric: Metric) -> bool:
         """Whether several models may be used together: if any may be, and the metric can be called often."""
-        return self.model == "auto" and not metric.costly and not metric.columns
+        return (self.model == "auto" or self._mixes_strategies) and not metric.costly and not metric.columns
+
+    @property
+    def _mixes_strategies(self) -> bool:
+        """Whether models of one kind, by several strategies, may be used together."""
+        return False
 
     def _judge(self, metric: Metric) -> Judge | None:
         """Return by what candidates are compared, if that is not what chose their checkpoints."""
