@@ -15,7 +15,8 @@ from torch import nn
 
 from metricgrad import MetricClassifier, Recipe, black_box
 from metricgrad.estimators.candidates import Candidate, HeldOut, Judge, NumberCandidate, RuleCandidate, scale_of
-from metricgrad.estimators.competition import Competition, ranked
+from metricgrad.estimators.competition import Competition
+from metricgrad.estimators.leaderboard import ranked
 from metricgrad.estimators.metric_estimator import Trained
 from metricgrad.metrics.constants import Units
 from metricgrad.metrics.registry import f1, get_metric
@@ -77,7 +78,7 @@ def test_the_best_on_held_out_rows_is_chosen_and_one_surely_behind_is_not_traine
     assert lines["worse"]["behind"] > 2 * lines["worse"]["standard_error"] > 0
     assert lines["close"]["folds"] == 5
     assert found.results(0.9)[0]["model"] == "best"
-    assert ranked(found.results(0.9), f1)[0] == "model best was chosen: F1 0.9000 on held-out rows"
+    assert ranked(found.results(0.9), f1)[0] == "best by log loss was chosen: F1 0.9000 on held-out rows"
 
 
 def test_the_chosen_model_comes_first_even_if_another_was_ahead_of_it_on_the_folds_of_both() -> None:

@@ -12,7 +12,8 @@ from sklearn.datasets import make_classification
 
 from metricgrad import MetricClassifier, Recipe, SurrogateLoss
 from metricgrad.estimators.candidates import Candidate
-from metricgrad.estimators.competition import Competition, leaderboard
+from metricgrad.estimators.competition import Competition
+from metricgrad.estimators.leaderboard import leaderboard
 from metricgrad.estimators.metric_estimator import Trained
 from metricgrad.metrics.registry import f1
 from metricgrad.strategies import named as named_module

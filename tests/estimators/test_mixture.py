@@ -17,7 +17,8 @@ from torch import nn
 from metricgrad import MetricClassifier, MetricRegressor, Recipe, black_box
 from metricgrad.estimators import competition
 from metricgrad.estimators.candidates import Candidate, Judge, NumberCandidate
-from metricgrad.estimators.competition import Competition, ranked
+from metricgrad.estimators.competition import Competition
+from metricgrad.estimators.leaderboard import ranked
 from metricgrad.estimators.metric_estimator import Trained, scores_in_double
 from metricgrad.estimators.mixture import Mixture, best_mixture, mixture_of
 from metricgrad.metrics.constants import Units

@@ -129,8 +129,8 @@ def test_rankings_are_judged_query_by_query(models: dict[str, TableModel]) -> No
 def test_models_of_numbers_compete_where_none_is_named() -> None:
     frame = FRAME[[*FEATURES, "price"]].assign(price=np.arange(N) % 7)
     model = TableRegressor("mae", "mse", "readable", QUICK).fit(frame, "price")
-    assert re.match(r"model (linear|additive) was chosen: MAE [\d.]+ on held-out rows", model.notes_[-2])
-    assert "behind by" in model.notes_[-1]
+    assert re.match(r"(linear|additive) by squared error was chosen: MAE [\d.]+ on held-out rows", model.notes_[-2])
+    assert re.match(r"(linear|additive) by squared error: behind by", model.notes_[-1])
 
 
 # ---- what a target may be ------------------------------------------------------------------------------------------

@@ -124,15 +124,20 @@ class Candidate:
     def methods(self) -> str:
         """By which methods the models of the folds were trained, and how often."""
         if not self.strategy.alone:
-            names = {fold.trained.method or self.strategy.name for fold in self.folds}
-            return names.pop() if len(names) == 1 else self.strategy.name
-        kept = [
-            (fold.trained.method if fold.trained.verdict.followed else fold.trained.verdict.proxy)
-            if fold.trained.verdict
-            else "log loss"
-            for fold in self.folds
-        ]
-        return ", ".join(f"{method} {count}" for method, count in Counter(kept).most_common())
+            return next(iter(self.kept_methods)) if len(self.kept_methods) == 1 else self.strategy.name
+        return ", ".join(f"{method} {count}" for method, count in self.kept_methods.most_common())
+
+    @property
+    def kept_methods(self) -> Counter[str]:
+        """How many models of folds were kept by each method; none by several settings of one strategy."""
+        if not self.strategy.alone:
+            names = [fold.trained.method or self.strategy.name for fold in self.folds]
+            return Counter(names if len(set(names)) == 1 else ())
+        verdicts = [fold.trained.verdict for fold in self.folds]
+        return Counter(
+            "log loss" if verdict is None else fold.trained.method if verdict.followed else verdict.proxy
+            for fold, verdict in zip(self.folds, verdicts, strict=True)
+        )
 
     def add(self, trained: Trained, rows: Rows) -> None:
         """Take the model of one more fold."""

@@ -65,7 +65,7 @@ class CompetingEstimator(MetricEstimator):
             held-out rows), `behind` (by how much it is worse than the chosen one, on rows that both have scored),
             `standard_error` (of that), `folds`, `seconds`, `note`; of numbers also `units`.
         """
-        from metricgrad.estimators.competition import leaderboard
+        from metricgrad.estimators.leaderboard import leaderboard
 
         check_is_fitted(self, "results_")
         return leaderboard(self.results_)

@@ -9,17 +9,14 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-import pandas as pd
-
 from metricgrad.estimators.candidates import Candidate, HeldOut, Judge
 from metricgrad.estimators.competing import MIN_EVIDENCE
+from metricgrad.estimators.leaderboard import NOT_TRIED, strategy_of
 from metricgrad.estimators.metric_estimator import Trained
 from metricgrad.estimators.mixture import Mixture, best_mixture
 from metricgrad.losses.default import proxy_name
-from metricgrad.metrics.registry import Metric
 from metricgrad.training.data import Rows
 from metricgrad.training.history import Verdict
-from metricgrad.training.networks import MIXTURE
 
 BEHIND = 2.0
 """Standard errors behind the best after which a candidate is trained on no further fold."""
@@ -31,7 +28,6 @@ MARGIN_OF_MONEY = 2.0
 best of several is ahead by more than one of them where it is no better."""
 MARGIN_OF_NUMBERS = 1.0
 """The same of what follows a metric of numbers itself, over the best of the losses made by hand."""
-NOT_TRIED = "not tried: training was stopped before"
 
 
 class Competition:
@@ -307,7 +303,7 @@ class Competition:
 
     def _cost(self, candidate: Candidate) -> dict[str, Any]:
         note = candidate.note or ("" if candidate.folds else NOT_TRIED)
-        known = {"model": candidate.name, "methods": candidate.methods}
+        known = {"model": candidate.name, "methods": candidate.methods, "strategy": strategy_of(candidate)}
         if candidate.units is not None:
             known["units"] = candidate.units.name
         return {**known, "folds": len(candidate.folds), "seconds": candidate.seconds, "note": note}
@@ -319,23 +315,3 @@ def _starts_late(candidate: Candidate) -> bool:
 
 def _is_cheap(candidate: Candidate) -> bool:
     return candidate.proper or candidate.strategy.nothing
-
-
-def leaderboard(results: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """Return the records of a competition as a table."""
-    units = ["units"] if results and "units" in results[0] else []
-    names = ["model", "methods", *units, "value", "behind", "standard_error", "folds", "seconds", "note"]
-    table: pd.DataFrame = pd.DataFrame({name: [line[name] for line in results] for name in names})
-    return table
-
-
-def ranked(results: Sequence[dict[str, Any]], metric: Metric) -> list[str]:
-    """Return what was chosen and how far the others are behind, a line each."""
-    best, *others = results
-    model = f"mixture ({best['methods']})" if best["model"] == MIXTURE else f"model {best['model']}"
-    lines = [f"{model} was chosen: {metric.label} {best['value']:.4f} on held-out rows"]
-    for line in others:
-        known = line["behind"] == line["behind"]
-        gap = f"behind by {line['behind']:.4f} (standard error {line['standard_error']:.4f})" if known else ""
-        lines.append(f"model {line['model']}: {', '.join(part for part in (gap, line['note']) if part)}")
-    return lines

@@ -188,7 +188,7 @@ class TableClassifier(ClassifierMixin, TableModel):  # type: ignore[misc]
         groups = rows.held_out.groups if validation is None else None
         model.fit(x, targets, sample_weight=rows.weights, validation=validation, groups=groups, columns=rows.columns)
         if competes(self.model):
-            from metricgrad.estimators.competition import ranked
+            from metricgrad.estimators.leaderboard import ranked
 
             self._note(*ranked(model.results_, metric))
         return model

@@ -144,7 +144,7 @@ class TableRegressor(RegressorMixin, TableModel):  # type: ignore[misc]
         groups = rows.held_out.groups if validation is None else None
         model.fit(x, rows.targets, rows.weights, validation, rows.columns, groups)
         if competes(self.model):
-            from metricgrad.estimators.competition import ranked
+            from metricgrad.estimators.leaderboard import ranked
 
             self._note(*ranked(model.results_, metric))
         return model

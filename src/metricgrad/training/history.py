@@ -115,6 +115,8 @@ def _last(values: Sequence[float]) -> float:
 
 
 STRATEGY_NAMES = {
+    "proper": "cross-entropy",
+    "mse": "squared error",
     "weighted": "weighted cross-entropy",
     "hand-made": "the soft form of the metric",
     "direct": "direct search",
@@ -125,6 +127,11 @@ STRATEGY_NAMES = {
     "mixture": "a mixture",
 }
 """What strategies are called in a sentence."""
+
+
+def in_words(strategy: str) -> str:
+    """Return what a strategy, or a method, is called in a sentence."""
+    return STRATEGY_NAMES.get(strategy, strategy)
 
 
 @dataclass(frozen=True)
@@ -209,7 +216,7 @@ class Verdict:
     def _kept(self) -> str:
         """What was kept."""
         if self.strategy:
-            return f"kept {self._named if self.followed else self.proxy}"
+            return f"kept {in_words(self.strategy) if self.followed else self.proxy}"
         several = self.folds > 1
         kept = f"kept the model{'s' * several} that followed the metric" if self.followed else f"kept {self.proxy}"
         if several:
@@ -217,14 +224,10 @@ class Verdict:
         return kept
 
     @property
-    def _named(self) -> str:
-        return STRATEGY_NAMES.get(self.strategy, self.strategy)
-
-    @property
     def _who(self) -> str:
         """Whose gain it is."""
         if self.strategy:
-            return "it" if self.followed else f"the best other, {self._named},"
+            return "it" if self.followed else f"the best other, {in_words(self.strategy)},"
         several = self.folds > 1
         return f"the metric's model{'s' * several}" if not self.followed else "they" if several else "it"
 
