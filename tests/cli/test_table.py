@@ -60,6 +60,7 @@ def test_from_a_file_to_a_model_to_predictions_to_a_verdict(here: Path) -> None:
         "categories: plan",
         "dropped, unique values, like an id: user_id",
         "on the validation rows, which also chose the model, the checkpoint and the threshold",
+        "tried: linear by cross-entropy 0.",
         "The model is in model: metricgrad predict model DATA",
     ):
         assert line in done.stdout

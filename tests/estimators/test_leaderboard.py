@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from typing import Any
 
+import numpy as np
 import pytest
 from sklearn.datasets import make_classification
 
-from metricgrad import MetricClassifier
+from metricgrad import MetricClassifier, MetricRegressor, black_box
 from metricgrad.estimators.candidates import Candidate
 from metricgrad.estimators.leaderboard import NOT_TRIED, ranked, strategy_of, titles
 from metricgrad.metrics.registry import f1
@@ -74,9 +76,58 @@ def test_folds_that_kept_the_usual_loss_are_counted(monkeypatch: pytest.MonkeyPa
     assert strategy_of(candidate) == "the learned surrogate in 3 folds, cross-entropy in 2"
 
 
-def test_every_line_of_a_fit_is_told_apart() -> None:
-    model = MetricClassifier("f1", model="readable", random_state=0, folds=2).fit(X, Y)
+@pytest.fixture(scope="module")
+def model() -> MetricClassifier:
+    return MetricClassifier("f1", model="readable", random_state=0, folds=2).fit(X, Y)
+
+
+def test_every_line_of_a_fit_is_told_apart(model: MetricClassifier) -> None:
     lines = ranked(model.results_, f1)
     names = [line.partition(":")[0].removesuffix(" was chosen") for line in lines]
     assert len(set(names)) == len(lines) == len(model.results_)
     assert {"linear by cross-entropy", "additive by direct search", "linear by weighted cross-entropy"} <= set(names)
+
+
+def test_the_calls_of_direct_search_are_the_candidates_that_it_judged_on_all_folds(model: MetricClassifier) -> None:
+    board = model.leaderboard()
+    counted = board["methods"] == "direct"
+    assert board["calls"][~counted].isna().all()
+    per_fold = board["calls"][counted] / board["folds"][counted]
+    assert ((per_fold >= 100) & (per_fold <= 3_100)).all()
+
+
+def test_the_verdict_has_everything_that_was_tried_and_what_it_cost(model: MetricClassifier) -> None:
+    board, tried = model.leaderboard(), model.verdict_.tried
+    assert tried[0].name == "linear by cross-entropy"
+    assert {each.name for each in tried} == set(titles(model.results_))
+    assert sum(each.seconds for each in tried) == pytest.approx(board["seconds"].sum())
+    assert sum(each.calls or 0 for each in tried) == board["calls"].sum() > 0
+    assert re.search(r"linear by direct search \d+\.\d s and \d,\d{3} calls", model.verdict_.costs)
+
+
+def test_what_was_not_trained_cost_nothing_and_is_not_among_it() -> None:
+    model = MetricClassifier("f1", model="linear", time_limit=1e-9, random_state=0).fit(X, Y)
+    assert [each.name for each in model.verdict_.tried] == ["linear by cross-entropy"]
+    assert len(model.results_) > 1
+
+
+def test_every_call_of_a_function_of_the_users_own_in_training_is_counted() -> None:
+    seen = []
+
+    def gain(y: np.ndarray, p: np.ndarray) -> float:
+        seen.append(1)
+        return float((p * (2 * y - 1)).mean())
+
+    metric = black_box(gain, higher_is_better=True, labels=True, max_calls=400)
+    model = MetricClassifier(metric, "direct", "linear", random_state=0).fit(X, Y)
+    calls = model.leaderboard()["calls"][0]
+    assert 0 < calls <= model.calls_ == len(seen)
+    assert model.verdict_.tried[0].calls == calls
+
+
+def test_strategies_of_numbers_are_told_apart_by_their_units() -> None:
+    prices = np.exp(X[:, 0] / 3)
+    model = MetricRegressor("mae", "usual", "linear", random_state=0, folds=2).fit(X, prices)
+    names = [each.name for each in model.verdict_.tried]
+    assert len(set(names)) == len(names) == len(model.results_)
+    assert {"linear by squared error in log units", "linear by squared error in standardised units"} <= set(names)

@@ -219,6 +219,12 @@ ATTACKS: list[tuple[str, list[Any], Any, str]] = [
         {"kind": "isotonic", "shift": 0, "factor": 1, "knots": 3},
         r"weights.safetensors: expected",
     ),
+    ("numbers", ["model", "verdict", "tried"], {}, r"model.verdict.tried: expected a list of at most 1,000, got"),
+    ("numbers", ["model", "verdict", "tried"], [{}] * 1_001, r"model.verdict.tried: expected a list of at most 1,000"),
+    ("numbers", ["model", "verdict", "tried"], [{"name": 3}], r"model.verdict.tried\[0\]: expected a field 'calls'"),
+    ("numbers", ["model", "verdict", "tried", 0, "name"], "x" * 1_001, r"tried\[0\].name: expected text of at most"),
+    ("numbers", ["model", "verdict", "tried", 0, "calls"], -1, r"tried\[0\].calls: expected an integer of at least 0"),
+    ("numbers", ["model", "verdict", "tried", 0, "seconds"], None, r"tried\[0\].seconds: expected a finite number"),
     ("numbers", ["model", "verdict", "strategy"], [], r"model.verdict.strategy: expected text, got a list of 0"),
     ("grades", ["group"], None, r"group: expected text, got null"),
 ]

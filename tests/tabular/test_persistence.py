@@ -105,6 +105,18 @@ def test_a_loaded_model_predicts_and_scores_as_the_saved_one_to_the_bit(how: dic
     assert "<" in after.model_._repr_mimebundle_()["text/html"]
 
 
+def test_what_was_tried_is_kept_and_not_expected_of_older_folders(tmp_path: Path) -> None:
+    before = fitted(model="linear", method="auto", recipe="default")
+    folder = save(before, tmp_path / "model")
+    tried = before.model_.verdict_.tried
+    assert len(tried) > 2
+    assert load(folder).model_.verdict_.tried == tried
+    state = json.loads((folder / STATE).read_text())
+    del state["model"]["verdict"]["tried"]
+    (folder / STATE).write_text(json.dumps(state))
+    assert load(folder).model_.verdict_.tried == ()
+
+
 @pytest.mark.slow  # starts an interpreter that imports torch
 def test_another_process_loads_it_too(folder: Path, model: TableClassifier) -> None:
     FRAME.to_parquet(folder.parent / "data.parquet")

@@ -44,7 +44,9 @@ def test_a_search_ends_with_less_true_loss_than_its_start(metric: str, spec: str
     rows, loss = crossed(), DirectSearch(get_metric(metric))
     problem = solved(rows, spec)
     before = float(loss(problem.scores(), rows.y))
+    before_search = loss.judged_sets
     found = list(search(problem, loss))
+    assert loss.judged_sets - before_search == found[-1].evaluations
     after = float(loss(problem.scores(), rows.y))
     assert after < before - 0.01 or before < 0.01
     assert found[-1].evaluations <= 3_100

@@ -129,6 +129,8 @@ def _show_fit(estimator: TableModel, out: Path) -> None:
         echo("training was stopped early; the best model so far is kept")
     if inner.verdict_ is not None:
         echo(str(inner.verdict_))
+        if inner.verdict_.costs:
+            echo(inner.verdict_.costs)
     if getattr(inner, "calls_", 0):
         echo(f"{inner.calls_:,} calls of the metric")
     shown = estimator.judge_.shown(inner.validation_loss_)

@@ -88,6 +88,8 @@ class Candidate:
         What was trained so far.
     seconds : float
         Spent on it.
+    calls : int or None
+        How often the true metric was evaluated on a set while it was trained, where that is counted.
     note : str
         Why it was trained on fewer folds than others, if it was.
     left_out : bool
@@ -99,6 +101,7 @@ class Candidate:
         self.folds: list[FoldModel] = []
         self.seconds, self.note, self.left_out = 0.0, "", False
         self.units: Units | None = None
+        self.calls: int | None = None
 
     @property
     def name(self) -> str:

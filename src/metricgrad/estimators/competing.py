@@ -63,7 +63,9 @@ class CompetingEstimator(MetricEstimator):
         DataFrame
             With the columns `model`, `methods` (how many models of folds were kept by each), `value` (of the metric, on
             held-out rows), `behind` (by how much it is worse than the chosen one, on rows that both have scored),
-            `standard_error` (of that), `folds`, `seconds`, `note`; of numbers also `units`.
+            `standard_error` (of that), `folds`, `seconds`, `calls` (of the true metric in training, one a set: those of
+            direct search, and all of a function of your own; NaN where they are not counted), `note`; of numbers also
+            `units`.
         """
         from metricgrad.estimators.leaderboard import leaderboard
 

@@ -11,12 +11,12 @@ from typing import Any
 
 from metricgrad.estimators.candidates import Candidate, HeldOut, Judge
 from metricgrad.estimators.competing import MIN_EVIDENCE
-from metricgrad.estimators.leaderboard import NOT_TRIED, strategy_of
+from metricgrad.estimators.leaderboard import NOT_TRIED, strategy_of, titles
 from metricgrad.estimators.metric_estimator import Trained
 from metricgrad.estimators.mixture import Mixture, best_mixture
 from metricgrad.losses.default import proxy_name
 from metricgrad.training.data import Rows
-from metricgrad.training.history import Verdict
+from metricgrad.training.history import Tried, Verdict
 
 BEHIND = 2.0
 """Standard errors behind the best after which a candidate is trained on no further fold."""
@@ -83,6 +83,7 @@ class Competition:
                 since = time.perf_counter()
                 trained, rows = train(candidate, fold, left)
                 candidate.seconds += time.perf_counter() - since
+                candidate.calls = _sum(candidate.calls, trained.calls)
                 self.interrupted = trained.interrupted
                 if not trained.interrupted or not any(c.folds for c in self.candidates):
                     candidate.add(trained, rows)
@@ -235,7 +236,20 @@ class Competition:
         return gain > 0 and gain > margin * first.error_against(own, self.judge)
 
     def verdict(self) -> Verdict | None:
-        """Return by how much the chosen strategy, or else the best of the others, is better than the usual loss."""
+        """Return by how much the chosen strategy, or else the best of the others, is better than the usual loss.
+
+        It holds what was tried, in the order of training, and what each cost.
+        """
+        found = self._verdict()
+        return None if found is None else replace(found, tried=self._tried())
+
+    def _tried(self) -> tuple[Tried, ...]:
+        lines = [self._cost(each) for each in self.candidates if each.folds or each.seconds]
+        return tuple(
+            Tried(name, line["seconds"], line["calls"]) for name, line in zip(titles(lines), lines, strict=True)
+        )
+
+    def _verdict(self) -> Verdict | None:
         if isinstance(self.best, Mixture):
             return self._verdict_of(self.best)
         if self.best.strategy.alone:
@@ -306,7 +320,13 @@ class Competition:
         known = {"model": candidate.name, "methods": candidate.methods, "strategy": strategy_of(candidate)}
         if candidate.units is not None:
             known["units"] = candidate.units.name
-        return {**known, "folds": len(candidate.folds), "seconds": candidate.seconds, "note": note}
+        spent = {"seconds": candidate.seconds, "calls": candidate.calls}
+        return {**known, "folds": len(candidate.folds), **spent, "note": note}
+
+
+def _sum(left: int | None, right: int | None) -> int | None:
+    """Return the sum of two counts, of which either may not be known."""
+    return left if right is None else right + (left or 0)
 
 
 def _starts_late(candidate: Candidate) -> bool:

@@ -22,6 +22,7 @@ from metricgrad.strategies.proper import Proper
 from metricgrad.strategies.strategy import Known, Setting, Strategy
 from metricgrad.surrogate.loss import SurrogateLoss
 from metricgrad.training.data import Rows
+from metricgrad.training.direct import DirectSearch
 from metricgrad.training.history import UNKNOWN, Round, doubt_of
 from metricgrad.training.jobs import Start
 from metricgrad.training.networks import TREES, Scorer
@@ -72,10 +73,17 @@ class FoldTraining:
         self.followed = proxy_for(metric.task)  # the loss of the best that has followed one
 
     def train(self, strategy: Strategy, how: How) -> Trained:
-        """Return the model of a strategy: of its losses, the one that is best on the held-out rows."""
+        """Return the model of a strategy: of its losses, the one that is best on the held-out rows.
+
+        Calls are counted of a user's function, whatever they were for, and of direct search, one for each candidate.
+        """
+        before = self.metric.calls
         if strategy.nothing and self.usual is not None:
-            return self.usual._replace(method=strategy.name)
-        trained = self._grow(strategy, how) if self.network.name == TREES else self._train(strategy, how)
+            trained = self.usual._replace(method=strategy.name)
+        else:
+            trained = self._grow(strategy, how) if self.network.name == TREES else self._train(strategy, how)
+        if self.metric.budget is not None:
+            trained = trained._replace(calls=self.metric.calls - before)
         self.usual = trained if isinstance(strategy, Proper) else self.usual
         return trained
 
@@ -166,7 +174,8 @@ class FoldTraining:
                     run, loss = self._restarted(strategy, setting, run, loss, again)
             if isinstance(loss, SurrogateLoss) and strategy.alone and not run.interrupted and how.recipe.trust > 0:
                 _warn_of_doubt(loss, run)
-            runs.append((run._replace(method=strategy.named(loss)), loss))
+            calls = loss.judged_sets if isinstance(loss, DirectSearch) else None
+            runs.append((run._replace(method=strategy.named(loss), calls=calls), loss))
             if run.interrupted:
                 break
         return runs

@@ -21,8 +21,9 @@ NOT_TRIED = "not tried: training was stopped before"
 def leaderboard(results: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """Return the records of a competition as a table."""
     units = ["units"] if results and "units" in results[0] else []
-    names = ["model", "methods", *units, "value", "behind", "standard_error", "folds", "seconds", "note"]
+    names = ["model", "methods", *units, "value", "behind", "standard_error", "folds", "seconds", "calls", "note"]
     table: pd.DataFrame = pd.DataFrame({name: [line[name] for line in results] for name in names})
+    table["calls"] = table["calls"].astype(float)  # NaN where calls are not counted, though they may be so nowhere
     return table
 
 

@@ -43,7 +43,8 @@ class Trained(NamedTuple):
 
     `held_out` has the scores of the validation rows by the best model that followed cross-entropy, and by the best that
     followed the loss; `method` is the one that the network was trained by, `best` its checkpoint. `doubt` is why the
-    surrogate that it followed is doubtful, even after a restart, if it is.
+    surrogate that it followed is doubtful, even after a restart, if it is. `calls` is how often the true metric was
+    evaluated on a set meanwhile, where that is counted.
     """
 
     network: Scorer
@@ -55,6 +56,7 @@ class Trained(NamedTuple):
     method: str = ""
     best: Best | None = None
     doubt: str = ""
+    calls: int | None = None
 
 
 class How(NamedTuple):

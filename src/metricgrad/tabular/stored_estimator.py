@@ -16,7 +16,7 @@ from metricgrad.metrics.registry import Metric, get_metric, metric_for_task
 from metricgrad.tabular.manifest import MAX_COLUMNS_ASIDE, MAX_WORD, Field, read_column_codes, read_metric_columns
 from metricgrad.tabular.table_model import TableModel
 from metricgrad.tabular.target import AnyTarget, GradeTarget, NumberTarget, Target
-from metricgrad.training.history import Round, Verdict
+from metricgrad.training.history import Round, Tried, Verdict
 from metricgrad.training.networks import MIXTURE, MODELS
 from metricgrad.training.old_fields import ADDED_FIELDS, RENAMED_FIELDS
 from metricgrad.training.recipe import Recipe
@@ -39,8 +39,11 @@ READERS: dict[str, Callable[[Field], Any]] = {
     "int": Field.count,
     "float": Field.number_or_nan,
     "bool": Field.flag,
+    "tuple[Tried, ...]": lambda entry: tuple(_tried(each) for each in entry.items(MAX_TRIED)),
 }
 """How a field of a record is read, by its type."""
+MAX_TRIED = 1_000
+"""Strategies that a verdict says were tried."""
 MAX_RULE = 1_000
 """Numbers of one part of a rule at most."""
 OLD_NAMES = {new: old for old, new in RENAMED_FIELDS.items()}
@@ -114,6 +117,11 @@ def _offsets(entry: Field, outputs: int) -> Any:
 
 def _verdict(entry: Field) -> Verdict | None:
     return None if entry.value is None else _record(Verdict, entry)
+
+
+def _tried(entry: Field) -> Tried:
+    calls = entry["calls"].count() if entry["calls"].value is not None else None
+    return Tried(entry["name"].text(MAX_WORD), entry["seconds"].number(), calls)
 
 
 def _rule(entry: Field) -> Rule:

@@ -49,16 +49,23 @@ class DirectSearch(nn.Module):
         As of `SurrogateLoss`: candidates are judged at their best threshold, or at zero.
     evaluations : int, optional
         Candidates to judge; fewer if the metric is costly and its calls are limited.
+
+    Attributes
+    ----------
+    judged_sets : int
+        Sets, one for each candidate, whose true loss was computed so far.
     """
 
     def __init__(self, metric: Metric, form: str = "best", evaluations: int | None = None) -> None:
         super().__init__()
         self.metric, self.judged = metric, metric.trained(form)
+        self.judged_sets = 0
         self.evaluations = evaluations or (EVALUATIONS_OF_COLUMNS if metric.columns else EVALUATIONS)
 
     def forward(self, scores: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
         """Return the true loss: `(..., n)` -> `(...)`."""
         loss: Tensor = self.judged(scores, targets, weights)
+        self.judged_sets += loss.numel()
         return loss
 
 

@@ -135,6 +135,31 @@ def in_words(strategy: str) -> str:
 
 
 @dataclass(frozen=True)
+class Tried:
+    """What one way to train a model cost.
+
+    Parameters
+    ----------
+    name : str
+        Model and strategy: `linear by direct search`.
+    seconds : float
+        Of training, all folds together.
+    calls : int, optional
+        How often the true metric was evaluated on a set meanwhile: of direct search and of a function of the user's
+        own. None where that is not counted.
+    """
+
+    name: str
+    seconds: float
+    calls: int | None = None
+
+    def __str__(self) -> str:
+        """Return name and cost: `linear by direct search 1.5 s and 15,000 calls`."""
+        calls = "" if self.calls is None else f" and {self.calls:,} calls"
+        return f"{self.name} {self.seconds:,.{int(self.seconds < 100)}f} s{calls}"
+
+
+@dataclass(frozen=True)
 class Verdict:
     """Which model was kept, and why.
 
@@ -162,6 +187,8 @@ class Verdict:
         Why nothing but the proxy was tried, if so.
     detail : str
         What else there is to say of the model that was kept.
+    tried : tuple of Tried
+        Everything that was trained in a competition, in that order, and what it cost.
 
     Examples
     --------
@@ -182,6 +209,9 @@ class Verdict:
     kept a plug-in rule: it was 0.0100 behind cross-entropy on the validation rows, within noise (standard error 0.0200)
     >>> print(Verdict(True, 2.5, 0.5, "squared error", strategy="mae", rows=900, detail="cost 31.2"))
     kept mae (cost 31.2): it gained 2.5000 over squared error on 900 held-out rows (standard error 0.5000)
+    >>> tried = Tried("linear by cross-entropy", 0.21), Tried("linear by direct search", 1.52, 15_000)
+    >>> print(Verdict(True, 0.03, 0.01, strategy="direct", tried=tried).costs)
+    tried: linear by cross-entropy 0.2 s, linear by direct search 1.5 s and 15,000 calls
     """
 
     followed: bool
@@ -196,6 +226,12 @@ class Verdict:
     positives: int = 0
     note: str = ""
     detail: str = ""
+    tried: tuple[Tried, ...] = ()
+
+    @property
+    def costs(self) -> str:
+        """What was tried and what each cost, in one sentence; empty where nothing competed."""
+        return f"tried: {', '.join(map(str, self.tried))}" if self.tried else ""
 
     @property
     def winner(self) -> str:
