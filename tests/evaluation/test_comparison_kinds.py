@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,12 @@ from typer.testing import CliRunner
 
 from metricgrad import MetricClassifier, MetricRanker, MetricRegressor, Recipe, compare
 from metricgrad.cli.app import app
+from metricgrad.evaluation.choices import choices_frame
+from metricgrad.evaluation.comparison_result import Trial
 from metricgrad.evaluation.user_table import time_split
 from metricgrad.tabular.encoding import Preparation
 from metricgrad.tabular.schema import infer_columns
+from metricgrad.training.history import Verdict, in_words
 from metricgrad.training.splits import split
 
 N = 400
@@ -61,6 +65,46 @@ def test_what_fit_does_can_be_compared_and_its_trial_is_what_it_says_of_the_test
     assert found.methods == ("auto", "cross-entropy")
     value = model.score(features[parts.test], y[parts.test], weights[parts.test])
     assert found.values("auto")[1] == pytest.approx(value)
+    verdict, choice = model.verdict_, found.choices().iloc[1]
+    kept = in_words(verdict.strategy) if verdict.followed else "cross-entropy"
+    assert (choice["split"], choice["method"], choice["kept"]) == (1, "auto", kept)
+    assert abs(choice["gain"]) == pytest.approx(abs(verdict.gain))
+    assert (choice["gain"] > 0) == ((verdict.gain > 0) == verdict.followed)
+    assert (choice["rows"], choice["positives"]) == (verdict.rows, verdict.positives)
+    costs = found.costs()
+    assert list(costs["name"][costs["split"] == 1]) == [each.name for each in verdict.tried]
+    assert (costs["seconds"] > 0).any()
+
+
+def test_what_was_chosen_is_on_the_page_and_only_where_strategies_competed(tmp_path: Path) -> None:
+    frame = FRAME[["a", "b", "right"]]
+    how: dict[str, Any] = {"model": "linear", "splits": 2, "n_jobs": 1, "baselines": ["cross-entropy"]}
+    found = compare(frame, "right", "f1", method="auto", **how)
+    found.write_page(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    places = [page.index(f'<section id="{part}">') for part in ("metric", "chosen", "curves")]
+    assert places == sorted(places)
+    for trial in found.of("auto"):
+        assert trial.verdict is not None
+        assert ", ".join(map(str, trial.verdict.tried)) in page
+        assert f">{trial.verdict.rows:,}<" in page
+    assert re.search(r"linear by direct search \d+\.\d s and \d,\d{3} calls", page)
+    plain = compare(frame, "right", "f1", method="focal", recipe=SHORT, **how)
+    assert plain.choices().empty
+    assert plain.costs().empty
+    plain.write_page(tmp_path / "plain.html")
+    assert "What was chosen" not in (tmp_path / "plain.html").read_text(encoding="utf-8")
+
+
+def test_a_choice_of_the_usual_loss_shows_the_best_other_behind_it() -> None:
+    verdict = Verdict(False, 0.01, 0.02, strategy="direct", unit=2.0, rows=90, positives=9)
+    few = Verdict(False, float("nan"), float("nan"), note="9 rows are too few")
+    trials = [Trial(seed, "auto", 0.0, 1.0, None, verdict=each) for seed, each in ((3, verdict), (4, few))]
+    first, second = choices_frame(trials).to_dict("records")
+    assert (first["kept"], first["compared_with"]) == ("cross-entropy", "direct search")
+    assert (first["gain"], first["standard_error"]) == pytest.approx((-0.02, 0.04))
+    assert (second["kept"], second["note"]) == ("cross-entropy", "9 rows are too few")
+    assert np.isnan(second["gain"])
 
 
 def test_what_fit_does_can_be_compared_of_several_classes_and_by_groups_columns_and_time(tmp_path: Path) -> None:

@@ -97,6 +97,9 @@ def _show_comparison(result: ComparisonResult, out: Path) -> None:
 
     result.write_page(out / "index.html", command_line())
     write_whole(out / "trials.csv", result.table().to_csv(index=False))
+    for name, frame in (("choices.csv", result.choices()), ("costs.csv", result.costs())):
+        if len(frame):
+            write_whole(out / name, frame.to_csv(index=False))
     for remark in result.remarks:
         echo(remark)
     Screen().print(_comparison_table(result))

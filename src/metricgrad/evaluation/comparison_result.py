@@ -12,12 +12,13 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from metricgrad.evaluation import plots
+from metricgrad.evaluation.choices import choices_frame, costs_frame
 from metricgrad.evaluation.diagnostics import Diagnosis
 from metricgrad.evaluation.statistics import Interval, corrected_interval, sentence, signed
 from metricgrad.metrics.registry import Metric
 from metricgrad.reporting.html import card
 from metricgrad.reporting.plots import Picture, plot_convergence
-from metricgrad.training.history import Round
+from metricgrad.training.history import Round, Verdict
 from metricgrad.training.networks import TREES
 
 Array = NDArray[Any]
@@ -41,7 +42,7 @@ class Trial:
     `seconds` of training evenly. `followed`: whether the chosen model was trained along the loss; if not, cross-entropy
     was as good on validation rows. Trees have no history. Where there are not two classes, there is no diagnosis but
     `test_loss`, and the threshold is NaN. For a surrogate, `fidelity` has true and surrogate losses of
-    fresh sets, `(2, sets)`.
+    fresh sets, `(2, sets)`. Where strategies competed, `verdict` is which was kept, and why.
     """
 
     split: int
@@ -53,6 +54,7 @@ class Trial:
     history: tuple[Round, ...] = field(default=(), repr=False)
     fidelity: Array | None = field(default=None, repr=False)
     test_loss: float = float("nan")
+    verdict: Verdict | None = field(default=None, repr=False)
 
     @property
     def loss(self) -> float:
@@ -184,6 +186,28 @@ class ComparisonResult:
         ]
         found: pd.DataFrame = pd.DataFrame(rows)
         return found
+
+    def choices(self) -> pd.DataFrame:
+        """Return what was kept on each split where strategies competed, by method `"auto"`, and on what evidence.
+
+        Returns
+        -------
+        DataFrame
+            Columns: split, method, kept, compared_with (the usual loss, or the best other where that was kept), gain
+            (of what was kept, in units of the metric, on held-out rows), standard_error, rows (held out), positives
+            (those of the rarer class), note.
+        """
+        return choices_frame(self.trials)
+
+    def costs(self) -> pd.DataFrame:
+        """Return what was tried on each split where strategies competed, and what each cost.
+
+        Returns
+        -------
+        DataFrame
+            Columns: split, method, name, seconds, calls (of the metric; NaN where they are not counted).
+        """
+        return costs_frame(self.trials)
 
     def summary(self) -> pd.DataFrame:
         """Return every method as a row.

@@ -41,8 +41,9 @@ def run_competition(
     seconds, history = time.perf_counter() - begun, tuple(found.history_)
     if metric.task.outputs:
         loss = float(metric(scores, *own))
-        return Trial(seed, AUTO, float("nan"), seconds, None, followed, history, test_loss=loss)
-    return Trial(seed, AUTO, 0.0, seconds, diagnose(metric, scores, own[0], 0.0, own[1]), followed, history)
+        return Trial(seed, AUTO, float("nan"), seconds, None, followed, history, test_loss=loss, verdict=found.verdict_)
+    judgement = diagnose(metric, scores, own[0], 0.0, own[1])
+    return Trial(seed, AUTO, 0.0, seconds, judgement, followed, history, verdict=found.verdict_)
 
 
 def _named(metric: Metric, columns: Array | None, rows: Array) -> dict[str, Array] | None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metricgrad.estimators.number_competition import METHODS
+from metricgrad.estimators.number_competition import AUTO, METHODS
 from metricgrad.estimators.regressor import MetricRegressor
 from metricgrad.evaluation.comparison_result import Trial
 from metricgrad.metrics.registry import Metric
@@ -55,5 +55,6 @@ def run_numbers(
         regressor.fit(X[known], targets[known], own_weights, validation, own)
         loss = float(metric(regressor.predict(X[test]), judged[test], None if weights is None else weights[test]))
         seconds, history = time.perf_counter() - begun, tuple(regressor.history_)
-        trials.append(Trial(seed, method, float("nan"), seconds, None, True, history, test_loss=loss))
+        verdict = regressor.verdict_ if method == AUTO else None
+        trials.append(Trial(seed, method, float("nan"), seconds, None, True, history, test_loss=loss, verdict=verdict))
     return trials

@@ -14,6 +14,7 @@ from scipy.stats import spearmanr
 
 from metricgrad._version import __version__
 from metricgrad.evaluation import plots
+from metricgrad.evaluation.choices import choices_table
 from metricgrad.evaluation.statistics import signed
 from metricgrad.files import write_whole
 from metricgrad.reporting.html import render_page
@@ -53,6 +54,7 @@ def write_comparison(result: ComparisonResult, path: str | Path, command: str = 
         picks=picks(plots.method_numbers([result.label(method) for method in result.methods])),
         charts=charts(result),
         methods=as_html(methods_table(result), id="methods"),
+        choices=None if (chosen := choices_table(result)) is None else as_html(chosen, id="chosen-table"),
         test_to_train=result.test / (1 - result.test),
         followed=sum(trial.followed for trial in result.of(result.methods[0])),
         confusions=[_confusion_cells(result, method) for method in result.methods] if result.has_diagnoses else [],
