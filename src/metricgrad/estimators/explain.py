@@ -106,7 +106,10 @@ class Explanation:
         )
 
     def _repr_html_(self) -> str:
-        return str(self.drawn(MAX_CARD_FIGURES)) + str(self.frame.to_html(index=False, na_rep=""))
+        from metricgrad.reporting.html import NOTEBOOK_COLOURS
+
+        drawn = f'<div style="{NOTEBOOK_COLOURS}">{self.drawn(MAX_CARD_FIGURES)}</div>'
+        return drawn + str(self.frame.to_html(index=False, na_rep=""))
 
     def __repr__(self) -> str:
         return f"base {self.base:+.4g}\n{self.frame.to_string(index=False, float_format='%.4g', na_rep='')}"

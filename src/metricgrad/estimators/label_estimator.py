@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from metricgrad.estimators.scorecard import Scorecard
     from metricgrad.estimators.terms import Terms
 
-MAX_CARD_SHAPES = 3
-"""Features whose shape the card of an additive model shows."""
-
 
 def _is_readable(estimator: LabelEstimator) -> bool:
     network = getattr(estimator, "network_", None)
@@ -238,10 +235,6 @@ class LabelEstimator(ClassifierMixin, MetricEstimator):  # type: ignore[misc]
         """
         names = None if input_features is None else _check_feature_names_in(self, input_features)
         return np.array([term.feature for term in self._terms(names=names).each], dtype=object)
-
-    def _shapes(self) -> str:
-        additive = self.network_.additive is not None and self.network_.outputs is None
-        return self.explain().drawn(MAX_CARD_SHAPES) if additive else ""
 
     def _names(self) -> list[str]:
         names = getattr(self, "feature_names_in_", None)

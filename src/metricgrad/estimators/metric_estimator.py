@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 import torch
+from markupsafe import Markup
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 from torch import nn
 
+from metricgrad.estimators.notebook import NotebookCard
 from metricgrad.metrics.registry import Metric, get_metric
 from metricgrad.training.data import Rows, Scaler, check_weights, chunks
 from metricgrad.training.history import Round, Verdict
@@ -68,7 +69,7 @@ class How(NamedTuple):
     bars: FitBars | None = None
 
 
-class NestedRecipe(BaseEstimator):  # type: ignore[misc]
+class NestedRecipe(NotebookCard):
     """An estimator whose recipe has parameters of its own, such as `recipe__rounds`, that can be set and searched."""
 
     recipe: Recipe | str
@@ -241,13 +242,6 @@ class MetricEstimator(NestedRecipe):
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "callback": None}
 
-    def _repr_html_inner(self) -> str:
-        return str(super()._repr_html_inner()) + self._card()
-
-    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
-        shown: dict[str, str] = super()._repr_mimebundle_(**kwargs)
-        return {kind: text + self._card() if kind == "text/html" else text for kind, text in shown.items()}
-
     def _facts(self) -> dict[str, str]:
         """Return what the card says first."""
         return {"method": self.method}
@@ -256,9 +250,16 @@ class MetricEstimator(NestedRecipe):
         """Return what fitting found, for notebooks; nothing before it."""
         if not hasattr(self, "validation_loss_"):
             return ""
+        return self._card_by(get_metric(self.metric), self._shapes(self.network_))
+
+    def _card_by(self, metric: Metric, shapes: Markup) -> str:
+        """Return the card by a metric, which names and signs what is shown, with drawings of what the model says."""
         from metricgrad.reporting.html import card, sparkline
 
-        metric, facts = get_metric(self.metric), self._facts()
+        facts = self._facts()
+        verdict = getattr(self, "verdict_", None)
+        if verdict is not None:
+            facts["verdict"] = str(verdict)
         checked = [done for done in self.history_ if math.isfinite(done.validation)]
         kept = min(checked, key=lambda done: done.validation, default=None)
         if kept is not None:
@@ -269,16 +270,12 @@ class MetricEstimator(NestedRecipe):
         dot = None if kept is None else (kept.steps, metric.value(kept.validation))
         drawn = sparkline(points, dot, f"{metric.label} on validation rows while training")
         headline = f"{metric.shown(self.validation_loss_)} on {self._judged_on}"
-        return card(headline, facts, drawn=drawn + self._shapes())
+        return card(headline, facts, drawn=drawn + shapes)
 
     @property
     def _judged_on(self) -> str:
         """The rows that chose checkpoint and threshold."""
         return "validation rows"
-
-    def _shapes(self) -> str:
-        """Return drawings of what the model says, for the card; nothing if it cannot be read."""
-        return ""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -23,6 +23,8 @@ ENVIRONMENT = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
+NOTEBOOK_COLOURS = "--ink:currentColor;--soft:#7a828e;--line:#8884;--even:#8888;--c0:#0e7fa3"
+"""Colours of drawings in a notebook, which has no style sheet of ours; they can be seen on light and on dark."""
 SPARKLINE_WIDTH, SPARKLINE_HEIGHT, SPARKLINE_MARGIN = 320, 56, 4
 """Size of a sparkline and the margin around it, in pixels."""
 
@@ -73,7 +75,8 @@ def card(
     >>> "<b>" in card("<b>F1</b>", {"threshold": "0.5"})
     False
     """
-    return str(render("card.html", headline=headline, facts=facts, head=head, rows=rows, drawn=drawn))
+    shown = {"headline": headline, "facts": facts, "head": head, "rows": rows, "drawn": drawn}
+    return str(render("card.html", colours=NOTEBOOK_COLOURS, **shown))
 
 
 def sparkline(points: Sequence[tuple[float, float]], kept: tuple[float, float] | None, title: str) -> Markup:

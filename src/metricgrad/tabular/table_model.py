@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from metricgrad.estimators.metric_estimator import MetricEstimator, NestedRecipe, seed_of
-from metricgrad.metrics.registry import Metric, get_metric
+from metricgrad.metrics.registry import Metric, error_rate, get_metric
 from metricgrad.tabular.cells import TableError, listed
 from metricgrad.tabular.encoding import Preparation, typed
 from metricgrad.tabular.manifest import check_storable, table_state
@@ -29,6 +30,10 @@ Array = NDArray[Any]
 LOG = logging.getLogger(__name__)
 SCORED_CELLS = 1 << 24
 """Encoded cells in memory at a time while rows are scored."""
+
+
+class UnknownMetricError(AttributeError, ValueError):
+    """A metric cannot be had: to `hasattr`, which lists what a notebook shows, the model has none."""
 
 
 class TableModel(NestedRecipe):
@@ -210,6 +215,16 @@ class TableModel(NestedRecipe):
         for line in lines:
             LOG.info("%s", line)
 
+    def _card(self) -> str:
+        """Return the card of the model, with shapes by the columns of the table; nothing before fitting."""
+        if not hasattr(self, "pipeline_"):
+            return ""
+        try:
+            metric = self.judge_
+        except UnknownMetricError:  # of a metric that was code, a model folder has the name only
+            metric = replace(error_rate, name=self.metric, label=f"loss by {self.metric}")
+        return str(self.model_._card_by(metric, self._shapes(self.model_.network_)))
+
     # ---- using -----------------------------------------------------------------------------------------------------
 
     @property
@@ -220,7 +235,10 @@ class TableModel(NestedRecipe):
     @property
     def judge_(self) -> Metric:
         """The metric, as it is for the target."""
-        return self.for_target(get_metric(self.metric))
+        try:
+            return self.for_target(get_metric(self.metric))
+        except ValueError as error:
+            raise UnknownMetricError(str(error)) from error
 
     def for_target(self, metric: Metric) -> Metric:
         """Return a metric as it is for the target."""
