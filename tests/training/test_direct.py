@@ -9,12 +9,13 @@ import pytest
 import torch
 from sklearn.metrics import f1_score
 
-from metricgrad import MetricClassifier, additive, black_box
+from metricgrad import MetricClassifier, Recipe, additive, black_box
 from metricgrad.metrics.registry import f1, get_metric
 from metricgrad.training.data import Rows
 from metricgrad.training.direct import DirectSearch, search
 from metricgrad.training.networks import build_model
 from metricgrad.training.solver import Problem, linear_form
+from metricgrad.training.trainer import train
 
 
 def crossed(n: int = 600, seed: int = 0) -> Rows:
@@ -123,3 +124,28 @@ def test_direct_is_a_method_of_linear_and_additive_models_only() -> None:
     assert model.score(x, y) > usual.score(x, y)
     with pytest.raises(ValueError, match="method: expected a linear or additive model of one output for 'direct'"):
         MetricClassifier("f1", "direct", "small").fit(x, y)
+
+
+@pytest.mark.parametrize("method", ["direct", "weighted"])
+@pytest.mark.parametrize("model", ["linear", additive(bins=4), "readable", torch.nn.Linear(3, 1)])
+def test_a_recipe_that_does_not_solve_linear_models_is_named_where_a_method_needs_one_that_does(
+    method: str, model: Any
+) -> None:
+    rows = crossed(200)
+    expected = rf"recipe: expected one with start='solved', by which '{method}' trains .*, got start='steps'"
+    with pytest.raises(ValueError, match=expected):
+        MetricClassifier("f1", method, model, Recipe(), folds=1).fit(rows.x.numpy(), rows.y.numpy())
+
+
+def test_an_explicit_recipe_that_solves_linear_models_is_taken() -> None:
+    rows, solving = crossed(200), Recipe(start="solved", rounds=2)
+    for method in ("direct", "weighted"):
+        model = MetricClassifier("f1", method, "linear", solving, folds=1).fit(rows.x.numpy(), rows.y.numpy())
+        assert model.chosen_recipe_.start == "solved"
+
+
+def test_a_search_in_a_loop_of_ones_own_names_the_recipe_too() -> None:
+    rows = crossed(200)
+    model = build_model("linear", 3)
+    with pytest.raises(ValueError, match="recipe: expected one with start='solved' for 'direct', got start='steps'"):
+        list(train(model, DirectSearch(f1), rows, Recipe(warmup=1)))

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from metricgrad.estimators.competing import CompetingEstimator, competes
+from metricgrad.estimators.competing import COMPETING, CompetingEstimator, competes
 from metricgrad.estimators.label_estimator import LabelEstimator
 from metricgrad.estimators.labels import class_factors, learn_labels, positive_targets
 from metricgrad.estimators.metric_estimator import (
@@ -291,6 +291,7 @@ class MetricClassifier(CompetingEstimator, LabelEstimator):
 
         by_name = ("cross-entropy",) if task.outputs else (DIRECT, *BY_STRATEGY, *BASELINES)
         self._check_training((AUTO, *METHODS, *by_name))
+        self._check_recipe()
         if task.outputs and self.threshold == "cv":
             raise ValueError("threshold: expected 'validation' or a number for several outputs, got 'cv'")
         self._check_folds()
@@ -298,6 +299,20 @@ class MetricClassifier(CompetingEstimator, LabelEstimator):
             raise ValueError(f"folds: expected 1 with warm_start, got {self.folds}")
         if self.threshold not in ("validation", "cv") and not is_finite(self.threshold):
             raise ValueError(f"threshold: expected 'validation', 'cv' or a finite number, got {self.threshold!r}")
+
+    def _check_recipe(self) -> None:
+        """Refuse a recipe by which a linear or additive model cannot be trained as the method does, before any work."""
+        from metricgrad.training.methods import OF_SOLVED
+
+        if self.method not in OF_SOLVED:
+            return
+        for spec in COMPETING[self.model] if competes(self.model) else [self.model]:
+            start = self._recipe_for(spec).start
+            if kind_of(spec) == "linear" and start != "solved":
+                raise ValueError(
+                    f"recipe: expected one with start='solved', by which {self.method!r} trains linear and additive "
+                    f"models, got start={start!r}"
+                )
 
     def _table(
         self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, metric: Metric, going_on: bool, merge: bool

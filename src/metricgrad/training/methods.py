@@ -22,6 +22,9 @@ AUTO = "auto"
 BY_STRATEGY = ("weighted", "hand-made", "plug-in", "cost-weighted")
 """Strategies of `"auto"` that can also be asked for; each starts from the usual loss."""
 
+OF_SOLVED = (DIRECT, "weighted")
+"""Those that train linear and additive models only by a recipe that solves them on all rows (`Recipe.start`)."""
+
 
 def make_loss(method: str, metric: Metric, recipe: Recipe, progress: Progress | None = None) -> nn.Module:
     """Build the loss of a method: a baseline, or a surrogate that starts and learns as the paper's modes do."""

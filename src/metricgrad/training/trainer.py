@@ -230,6 +230,8 @@ class TrainingRun:
 
     def search(self, loss: DirectSearch, seed: int) -> Generator[Round, None, None]:
         """Move the weights of a linear or additive model by search on the true metric of all rows."""
+        if not self.problem and self.recipe.start != "solved" and linear_form(self.model):
+            raise ValueError(f"recipe: expected one with start='solved' for 'direct', got start={self.recipe.start!r}")
         if not self.problem or not self.problem.single:
             got = "another" if not self.problem else f"{self.problem.form.head.out_features} outputs"
             raise ValueError(f"method: expected a linear or additive model of one output for 'direct', got {got}")
