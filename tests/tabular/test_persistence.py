@@ -117,6 +117,22 @@ def test_what_was_tried_is_kept_and_not_expected_of_older_folders(tmp_path: Path
     assert load(folder).model_.verdict_.tried == ()
 
 
+@pytest.mark.parametrize(
+    ("how", "chosen"),
+    [
+        ({"model": "readable"}, "the model, the checkpoint"),
+        ({"method": "auto", "recipe": "default"}, "the strategy, the checkpoint"),
+        ({}, "the checkpoint"),
+    ],
+)
+def test_the_card_of_a_folder_names_all_that_its_held_out_rows_have_chosen(
+    how: dict[str, Any], chosen: str, tmp_path: Path
+) -> None:
+    first = save(fitted(**how), tmp_path / "model")
+    for folder in (first, save(load(first), tmp_path / "again")):
+        assert f"They also chose {chosen} and what is decided by, so" in (folder / CARD).read_text()
+
+
 @pytest.mark.slow  # starts an interpreter that imports torch
 def test_another_process_loads_it_too(folder: Path, model: TableClassifier) -> None:
     FRAME.to_parquet(folder.parent / "data.parquet")

@@ -80,6 +80,7 @@ def test_a_loaded_mixture_predicts_as_the_saved_one_to_the_bit(
     assert str(after.model_.verdict_) == str(before.model_.verdict_)
     assert "kept a mixture (" in str(after.model_.verdict_)
     assert f"model {MIXTURE}" in (folders[name] / CARD).read_text()
+    assert "They also chose the mixture of models, the checkpoint and" in (folders[name] / CARD).read_text()
 
 
 def test_probabilities_of_a_loaded_mixture_are_those_of_the_saved_one(

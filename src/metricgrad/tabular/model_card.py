@@ -13,6 +13,7 @@ from metricgrad.tabular.schema import DROPPED, USED
 from metricgrad.tabular.table_classifier import TableClassifier
 from metricgrad.tabular.table_model import TableModel
 from metricgrad.tabular.target import ClassTarget, GradeTarget, LabelTarget, Target
+from metricgrad.training.networks import MIXTURE
 
 CURVE = "validation.png"
 """The picture of training beside the card."""
@@ -25,12 +26,11 @@ def model_card(model: TableModel, metric: Metric, made_by: Mapping[str, str]) ->
     stopped = " Training was stopped early." if inner.interrupted_ else ""
     columns = model.pipeline_[0].schema_.columns
     positive = f"{model.data_['positives']:,} of them positive, " if "positives" in model.data_ else ""
-    chose = "the checkpoint" if model.target_.kind == "grades" else "the checkpoint and what is decided by"
     lines = [
         f"# A model of {_in_markdown(model.target_.name)}, trained for {_in_markdown(metric.label)}",
         "",
-        f"- **{_in_markdown(metric.shown(inner.validation_loss_))}** on the validation rows. They also chose {chose}, "
-        f"so expect slightly less on new rows.{stopped}",
+        f"- **{_in_markdown(metric.shown(inner.validation_loss_))}** on the validation rows. They also chose "
+        f"{_chosen(model)}, so expect slightly less on new rows.{stopped}",
         *([f"- It {_in_markdown(inner.verdict_)}."] if inner.verdict_ is not None else []),
         *_decided(model),
         *_probabilities(inner),
@@ -64,6 +64,19 @@ def model_card(model: TableModel, metric: Metric, made_by: Mapping[str, str]) ->
         "",
     ]
     return "\n".join(lines)
+
+
+def _chosen(model: TableModel) -> str:
+    """Return what was chosen on the held-out rows: among several models or strategies, which one too."""
+    if model.target_.kind == "grades":
+        return "the checkpoint"
+    inner = model.model_
+    tried = () if inner.verdict_ is None else inner.verdict_.tried
+    results = getattr(inner, "results_", [])  # not of a model that was loaded
+    names = [line["model"] for line in results] or [each.name.partition(" by ")[0] for each in tried]
+    which = "mixture of models" if inner.network_.name == MIXTURE else "model" if len(set(names)) > 1 else "strategy"
+    several = f"the {which}, " if len(names) > 1 else ""
+    return f"{several}the checkpoint and what is decided by"
 
 
 def _decided(model: TableModel) -> list[str]:
