@@ -475,6 +475,26 @@ def test_the_card_of_a_competition_is_shown() -> None:
     assert model.results_[0]["model"] in model._card()
 
 
+def test_trees_that_won_are_compared_with_the_best_model_by_the_usual_loss() -> None:
+    noises, proper = {"linear": 0.5, "additive": 0.2, "lightgbm": 0.0}, STRATEGIES[0]
+
+    def train(candidate: Candidate, fold: int, left: float | None) -> tuple[Trained, Rows]:
+        return Trained(Scorer(Fixed(noises[candidate.name])), [], False, None, f1), rows_of(fold)
+
+    entered = [Candidate(name, SHORT, Named("cross-entropy") if name == "lightgbm" else proper) for name in noises]
+    found = Competition(entered, 3)
+    found.run(train)
+    verdict, additive = found.verdict(), entered[1].judged()
+    assert found.best.name == "lightgbm"
+    assert verdict is not None
+    assert str(verdict).startswith("kept lightgbm by log loss: it gained ")
+    assert f"over additive by cross-entropy on {len(additive.y)} held-out rows" in str(verdict)
+    common = entered[2].judged(len(entered[1].folds))
+    assert verdict.gain == pytest.approx(additive.loss(found.judge) - common.loss(found.judge))
+    names = ["linear by cross-entropy", "additive by cross-entropy", "lightgbm by log loss"]
+    assert [each.name for each in verdict.tried] == names
+
+
 def test_the_verdict_compares_with_a_strategy_that_was_not_dropped() -> None:
     noises = {"proper": 0.0, "weighted": 0.1, "sl-r": 5.0}
     by_name, model = {strategy.name: strategy for strategy in STRATEGIES}, "linear"

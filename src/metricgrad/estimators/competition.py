@@ -254,7 +254,7 @@ class Competition:
             return self._verdict_of(self.best)
         if self.best.strategy.alone:
             own = self.best.verdict(self.judge)
-            return None if own is None else replace(own, unit=self.judge.unit)
+            return self._verdict_of_trees() if own is None else replace(own, unit=self.judge.unit)
         alike = [each for each in self.candidates if each.model is self.best.model and each.folds]
         usual = min((each for each in alike if each.proper), key=self._loss, default=None)
         others = [self.best] if not self.best.proper else [each for each in alike if not each.proper]
@@ -268,6 +268,17 @@ class Competition:
         others = [each for each in others if len(each.folds) == most]
         common = min(len(usual.folds), most)
         return self._compared(usual, min(others, key=lambda each: self._loss(each, common)), common)
+
+    def _verdict_of_trees(self) -> Verdict | None:
+        """Return by how much trees, which follow no metric, are better than the best model by the usual loss."""
+        usual = [each for each in self.candidates if each.proper and each.folds]
+        if not usual:
+            return None
+        most = max(len(each.folds) for each in usual)
+        other = min((each for each in usual if len(each.folds) == most), key=self._loss)
+        found = self._compared(other, self.best, min(most, len(self.best.folds)))
+        kept, compared = (f"{each.name} by {strategy_of(each)}" for each in (self.best, other))
+        return replace(found, strategy=kept, proxy=compared)
 
     def _verdict_of(self, mixture: Mixture) -> Verdict:
         """Return by how much a mixture is better than the best model by the usual loss, or else the best of all."""
