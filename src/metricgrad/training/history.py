@@ -156,7 +156,8 @@ class Tried:
     def __str__(self) -> str:
         """Return name and cost: `linear by direct search 1.5 s and 15,000 calls`."""
         calls = "" if self.calls is None else f" and {self.calls:,} calls"
-        return f"{self.name} {self.seconds:,.{int(self.seconds < 100)}f} s{calls}"
+        digits = 2 if self.seconds < 0.1 else 1 if self.seconds < 100 else 0
+        return f"{self.name} {self.seconds:,.{digits}f} s{calls}"
 
 
 @dataclass(frozen=True)
