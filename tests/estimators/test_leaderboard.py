@@ -55,8 +55,8 @@ def test_what_was_not_tried_of_a_model_is_one_line() -> None:
 
 
 def test_a_mixture_is_named_by_its_parts_and_units_where_they_differ() -> None:
-    mixture = record(MIXTURE, "67% linear by direct, 33% tabm by sl-r")
-    assert titles([mixture]) == ["mixture (67% linear by direct, 33% tabm by sl-r)"]
+    mixture = record(MIXTURE, "a mixture (67% linear by direct, 33% tabm by sl-r)")
+    assert titles([mixture]) == ["a mixture (67% linear by direct, 33% tabm by sl-r)"]
     numbers = [record("linear", "mae", units=units) for units in ("log", "standardised")]
     assert titles(numbers) == ["linear by mae in log units", "linear by mae in standardised units"]
     assert titles(numbers[:1]) == ["linear by mae"]

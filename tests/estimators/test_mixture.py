@@ -136,7 +136,7 @@ def test_the_verdict_and_the_leaderboard_say_what_a_mixture_consists_of() -> Non
     assert lines[0]["model"] == MIXTURE
     assert {line["model"] for line in lines[1:]} == {"one", "two"}
     assert all(line["behind"] > 0 for line in lines[1:])
-    assert ranked(lines, AP)[0] == f"mixture ({found.best.methods}) was chosen: AP 0.7000 on held-out rows"
+    assert ranked(lines, AP)[0] == f"a mixture ({found.best.methods}) was chosen: AP 0.7000 on held-out rows"
 
 
 def test_the_gain_of_a_mixture_is_that_over_the_best_model_by_the_usual_loss() -> None:

@@ -94,7 +94,11 @@ class Candidate:
         Why it was trained on fewer folds than others, if it was.
     left_out : bool
         Whether it may not be chosen, because its surrogate was doubtful.
+    mixed : bool
+        Whether it is several others together.
     """
+
+    mixed = False
 
     def __init__(self, model: Any, recipe: Recipe, strategy: Strategy, classes: bool = False) -> None:
         self.model, self.recipe, self.classes, self.strategy = model, recipe, classes, strategy

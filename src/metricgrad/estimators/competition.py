@@ -17,6 +17,7 @@ from metricgrad.estimators.mixture import Mixture, best_mixture
 from metricgrad.losses.default import proxy_name
 from metricgrad.training.data import Rows
 from metricgrad.training.history import Tried, Verdict
+from metricgrad.training.networks import MIXTURE
 
 BEHIND = 2.0
 """Standard errors behind the best after which a candidate is trained on no further fold."""

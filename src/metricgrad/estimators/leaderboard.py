@@ -29,8 +29,8 @@ def leaderboard(results: Sequence[dict[str, Any]]) -> pd.DataFrame:
 
 def strategy_of(candidate: Candidate) -> str:
     """Return how a candidate was trained, in plain words; of a mixture, what it consists of."""
-    if candidate.name == MIXTURE:
-        return candidate.methods
+    if candidate.mixed:
+        return f"a mixture ({candidate.methods})"
     counts = candidate.kept_methods
     if len(counts) < 2:
         return in_words(next(iter(counts), candidate.strategy.name))
@@ -45,7 +45,7 @@ def titles(results: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _title(line: dict[str, Any]) -> str:
-    return f"mixture ({line['strategy']})" if line["model"] == MIXTURE else f"{line['model']} by {line['strategy']}"
+    return str(line["strategy"]) if line["model"] == MIXTURE else f"{line['model']} by {line['strategy']}"
 
 
 def ranked(results: Sequence[dict[str, Any]], metric: Metric) -> list[str]:

@@ -27,6 +27,8 @@ class Mixture(Candidate):
         are kept.
     """
 
+    mixed = True
+
     def __init__(self, parts: Sequence[Candidate]) -> None:
         first = parts[0]
         super().__init__(_model_of(parts), first.recipe, first.strategy, first.classes)
