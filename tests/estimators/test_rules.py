@@ -87,3 +87,22 @@ def test_a_rule_is_saved_with_the_model_and_finds_its_columns(tmp_path: Path) ->
     assert np.array_equal(again.predict(frame), model.predict(frame))
     with pytest.raises(ValueError, match="Amount"):
         again.predict(frame.drop(columns="Amount"))
+
+
+def test_the_lowest_recall_of_groups_is_trained_for_by_default_without_calling_every_row() -> None:
+    rng = np.random.default_rng(0)
+    sex, ability = rng.random(1500) < 0.4, rng.normal(size=1500)
+    X = ability[:, None] + 0.5 * rng.normal(size=(1500, 3)) - 0.8 * sex[:, None]
+    y = (ability + 0.3 * rng.normal(size=1500) > 1).astype(int)
+    metric, columns = "min over sex of recall", {"sex": np.where(sex, "f", "m")}
+    model = MetricClassifier(metric, model="linear", recipe=QUICK)
+    with pytest.warns(UserWarning, match="some threshold satisfies 'min over sex of recall' whatever the model"):
+        model.fit(X, y, columns=columns)
+    usual = MetricClassifier("f1", "cross-entropy", "linear").fit(X, y)
+    recalls = [[each.predict(X, **known)[(y == 1) & (sex == group)].mean() for group in (False, True)]
+               for each, known in ((model, {"columns": columns}), (usual, {}))]  # fmt: skip
+    assert model.predict(X, columns).mean() == pytest.approx(y.mean(), abs=0.02)
+    assert min(recalls[0]) > min(recalls[1]) + 0.2
+    assert model.validation_loss_ == pytest.approx(1 - min(recalls[0]), abs=0.06)
+    with pytest.raises(ValueError, match="metric: expected one that depends on the model, got 'equal_opportunity_gap"):
+        MetricClassifier("equal_opportunity_gap(sex)", model="linear").fit(X, y, columns=columns)

@@ -243,6 +243,7 @@ class MetricClassifier(CompetingEstimator, LabelEstimator):
         table = self._table(X, y, sample_weight, metric, going_on=start is not None, merge=merge)
         metric, self.column_codes_, known = learn_columns(columns, metric, table.targets)
         table = replace(table, columns=known)
+        judged = self._as_trained(metric, table)
         cv = self.threshold == "cv"
         several = (
             (competes(self.model) or self.method == AUTO) and validation is None and not cv and not self.warm_start
@@ -256,7 +257,7 @@ class MetricClassifier(CompetingEstimator, LabelEstimator):
             self.centre_, self.scale_ = scaler.centre, scaler.scale
         table = replace(table, scaler=Scaler(self.centre_, self.scale_))
         with torch.random.fork_rng(devices=[]):
-            found = self._compete(table, plan, learned_from, metric, seed, start)
+            found = self._compete(table, plan, learned_from, judged, seed, start)
             best = found.best
             first, rows = best.folds[0].trained, best.held_out()
             self.network_, self.history_, self.interrupted_ = best.network(), first.history, found.interrupted
@@ -268,6 +269,14 @@ class MetricClassifier(CompetingEstimator, LabelEstimator):
         self.results_ = found.results(float(metric.value(self.validation_loss_)))
         self.calls_ = metric.calls - calls_before
         return self
+
+    def _as_trained(self, metric: Metric, table: TrainingData) -> Metric:
+        """Return the metric that models are trained and compared by: itself, or at a share of rows."""
+        from metricgrad.metrics.held_share import held_at_share
+
+        if getattr(self.recipe, "form", "best") == "zero":
+            return metric
+        return held_at_share(metric, table.targets, table.columns, table.weights, stacklevel=4)
 
     @property
     def _asked(self) -> str | None:

@@ -29,6 +29,7 @@ from metricgrad.evaluation.user_table import (
     without_metric_columns,
 )
 from metricgrad.losses.binary import BASELINES
+from metricgrad.metrics.held_share import held_at_share
 from metricgrad.metrics.registry import Metric, get_metric
 from metricgrad.metrics.thresholds import best_offsets, best_threshold
 from metricgrad.reporting.progress import work_bar
@@ -169,6 +170,7 @@ def compare(
         {name: np.asarray(cells)[table.labelled] for name, cells in known.items()}, judge, table.targets
     )
     table = table._replace(columns=of_metric)
+    judge = judge if how.form == "zero" else held_at_share(judge, table.targets, of_metric, table.weights)
     plan = ComparisonPlan(table, judge, how, model, methods, test, validation, random_state, splits)
     trials = _trials(plan, range(random_state, random_state + splits), n_jobs, verbose)
     return ComparisonResult(

@@ -283,7 +283,8 @@ def sample_losses(metric: Metric) -> list[float]:
     if constant and not metric.costly:  # a few calls decide nothing
         raise ValueError(
             f"metric: {metric.name!r} is constant ({float(losses[0]):g} on every random set); nothing to learn. A "
-            "metric that some threshold always satisfies, such as recall, has to be trained with form='zero'"
+            "metric that some threshold always satisfies, such as recall, needs a share of rows to call, "
+            "'top(0.1): recall', a bound, 'recall subject to precision >= 0.4', or form='zero'"
         )
     values: list[float] = losses.tolist()
     return values
