@@ -22,10 +22,11 @@ import torch
 from torch import Tensor
 
 from metricgrad.metrics.adapters import compare_values
+from metricgrad.metrics.bounds import subject_to
 from metricgrad.metrics.confusion import ratio
 from metricgrad.metrics.decided import Decided, loss_of
 from metricgrad.metrics.decided_metric import decided_metric
-from metricgrad.metrics.groups import GROUP_SUMMARIES, over_groups, subject_to
+from metricgrad.metrics.groups import GROUP_SUMMARIES, over_groups
 from metricgrad.metrics.metric import Metric
 from metricgrad.metrics.money import at_capacity
 from metricgrad.metrics.parse import COUNT_NAMES, FUNCTIONS, arithmetic, check_arithmetic, named, parsed

@@ -1,4 +1,4 @@
-"""Metrics over groups of rows, and bounds on another metric."""
+"""Metrics over groups of rows."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ from torch import Tensor
 from metricgrad.metrics.binary import recall
 from metricgrad.metrics.decided import Decided, loss_of
 from metricgrad.metrics.decided_metric import check_judged, column_setting, decided_metric
-from metricgrad.metrics.metric import Metric, number_setting, short
+from metricgrad.metrics.metric import Metric
 from metricgrad.metrics.money import TopLoss
 
 MAX_GROUPS = 50
 """Values of a column of groups; each is judged by itself."""
 GROUP_SUMMARIES = ("min", "max", "mean", "gap")
 """What is shown of the values of all groups; the gap is the highest less the lowest."""
-PENALTY = 10.0
-"""Loss for every unit by which a bound is missed."""
 
 
 @dataclass(frozen=True)
@@ -138,80 +136,3 @@ def equal_opportunity_gap(column: str = "group") -> Metric:
     'equal_opportunity_gap(sex) 0.5000'
     """
     return over_groups("gap", column, recall, f"equal_opportunity_gap({column_setting(column)})")
-
-
-# ---- a bound on another metric -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class BoundLoss:
-    """The loss of a metric, and a penalty for every unit by which another one misses its bound."""
-
-    metric: Metric
-    other: Metric
-    sign: float
-    bound: float
-    penalty: float
-
-    def __call__(self, decided: Decided) -> Tensor:
-        """Return the loss."""
-        missed = self.sign * (self.other.value(loss_of(self.other, decided)) - self.bound)
-        loss: Tensor = loss_of(self.metric, decided) + self.penalty * missed.clamp(min=0)
-        return loss
-
-
-def subject_to(
-    metric: Metric,
-    other: Metric,
-    *,
-    at_least: float | None = None,
-    at_most: float | None = None,
-    penalty: float = PENALTY,
-    name: str | None = None,
-) -> Metric:
-    """Return a metric subject to a bound on another one: each unit by which the bound is missed costs a penalty.
-
-    Parameters
-    ----------
-    metric, other : Metric
-        The metric, and the one that is bounded, both at the same threshold.
-    at_least, at_most : float, optional
-        The bound, one of the two, as the other metric is shown.
-    penalty : float
-        Loss for every unit by which the bound is missed.
-    name : str, optional
-        By default how `get_metric` takes it: `"recall subject to precision >= 0.9"`.
-
-    Returns
-    -------
-    Metric
-
-    Examples
-    --------
-    >>> from metricgrad.metrics.binary import precision
-    >>> metric = subject_to(recall, precision, at_least=0.9)
-    >>> metric.name
-    'recall subject to precision >= 0.9'
-    >>> metric.shown(metric([1.0, 1.0, -1.0], [1, 0, 0]))  # 1 - 10 * (0.9 - 0.5)
-    'recall subject to precision >= 0.9 -3.0000'
-    """
-    check_judged(metric)
-    check_judged(other)
-    if (at_least is None) == (at_most is None):
-        raise ValueError(f"at_least, at_most: expected one of the two, got {at_least!r} and {at_most!r}")
-    bound = float(at_most if at_least is None else at_least)  # type: ignore[arg-type]
-    if not abs(bound) < float("inf"):
-        raise ValueError(f"at_least, at_most: expected a finite number, got {bound!r}")
-    penalty = number_setting("penalty", penalty, 0, 1e9)
-    relation = "<=" if at_least is None else ">="
-    more = "" if penalty == PENALTY else f" penalty {short(penalty)}"
-    told = f"{metric.name} subject to {other.name} {relation} {short(bound)}"
-    return decided_metric(
-        name or told + more,
-        BoundLoss(metric, other, 1.0 if at_least is None else -1.0, bound, penalty),
-        tuple(dict.fromkeys((*metric.columns, *other.columns))),
-        explanation=f"{told}; each unit by which the bound is missed costs {penalty:g}.",
-        known_as=metric.known_as,
-        thresholded=metric.thresholded or other.thresholded,
-        groups=tuple(dict.fromkeys((*metric.groups, *other.groups))),
-    )
