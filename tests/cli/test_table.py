@@ -80,6 +80,18 @@ def test_from_a_file_to_a_model_to_predictions_to_a_verdict(here: Path) -> None:
     assert f"tp {judged['tp']}, fp {judged['fp']}" in shown
 
 
+def test_fit_and_evaluate_say_whether_a_bound_holds(here: Path) -> None:
+    done = run("fit", "churn.csv", "--target", "churn", "--metric", "recall subject to precision >= 0.3",
+               "--out", "model", *QUICK)  # fmt: skip
+    assert "bound precision >= 0.3 kept: " in done.stdout
+    assert "bound precision >= 0.3 kept: " in run("evaluate", "model", "churn.csv").stdout
+    other = ("evaluate", "model", "churn.csv", "--metric", "f1 subject to precision <= 0.1")
+    judged = json.loads(run(*other, "--json").stdout)
+    precision = judged["tp"] / (judged["tp"] + judged["fp"])
+    assert judged["bounds"]["precision <= 0.1"] == {"value": pytest.approx(precision), "kept": False}
+    assert f"bound precision <= 0.1 missed: {precision:.4f} on these rows" in run(*other).stdout
+
+
 def test_models_compete_unless_one_is_asked_for_and_readable_ones_can_be_explained(here: Path) -> None:
     done = run("fit", "churn.csv", "--target", "churn", "--out", "model", "--readable", "--method", "cross-entropy")
     assert done.exit_code == 0, done.output

@@ -61,6 +61,17 @@ def test_what_follows_from_the_metric_is_kept_where_plain_scores_are_ahead_by_lu
     assert min(rule.gain for rule in rules) < 0
 
 
+def test_a_rule_of_a_bounded_metric_weighs_it_against_what_is_bounded() -> None:
+    metric = get_metric("sum(amount * tp) subject to precision >= 0.5")
+    rule = find_rule(metric, SCORES, Y, columns={"amount": AMOUNT})
+    money = find_rule(get_metric("value_at_capacity(0.1, amount)"), SCORES, Y, columns={"amount": AMOUNT})
+    assert rule.positive["amount"] > 0
+    assert rule.negative[""] < 0
+    by_money = value(metric.name, money.apply(SCORES, {"amount": AMOUNT}), amount=AMOUNT)
+    plain, own = (value(metric.name, each, amount=AMOUNT) for each in (SCORES, rule.apply(SCORES, {"amount": AMOUNT})))
+    assert own > max(plain, by_money)
+
+
 def test_an_offset_by_group_recovers_the_fair_optimum() -> None:
     sex = (RNG.random(N) < 0.4).astype(float)
     metric = get_metric("min over sex of recall subject to precision >= 0.3")

@@ -184,11 +184,13 @@ def evaluate(
     rows = scored(loaded, data, weights, aside, columns_of(column), needing, queries)
     known = {each.name: each for each in asked if each.columns in ((), needing and needing.columns)}
     values = {name: _value(each, rows) for name, each in known.items()}
-    counts = _counts(loaded, rows)
+    counts, bounds = _counts(loaded, rows), _bounds(known, rows)
     if as_json:
-        echo(json.dumps({"metrics": values, **counts}))
+        echo(json.dumps({"metrics": values, **counts, **({"bounds": bounds} if bounds else {})}))
         return
     _show_values(known, values, counts)
+    for text, found in bounds.items():
+        echo(f"bound {text} {'kept' if found['kept'] else 'missed'}: {found['value']:.4f} on these rows")
 
 
 STANDARD = {
@@ -236,6 +238,23 @@ def _value(metric: Metric, rows: ScoredRows) -> float:
     queries = torch.as_tensor(members(queries_of(len(rows.scores), qid=rows.groups)))
     scores = torch.as_tensor(rows.scores)
     return float(metric.value(loss_of(metric, Rows(scores, torch.as_tensor(rows.targets), None, queries), scores)))
+
+
+def _bounds(known: dict[str, Metric], rows: ScoredRows) -> dict[str, dict[str, Any]]:
+    """Return the bounds of metrics that are subject to one, with what is bounded on the rows and whether it is kept."""
+    import torch
+
+    from metricgrad.metrics.bounds import bound_of, bounded_value
+
+    found = {}
+    for metric in known.values():
+        bound = bound_of(metric)
+        if bound is not None:
+            targets = rows.with_columns if metric.columns else rows.targets
+            w = None if rows.weights is None else torch.tensor(rows.weights)
+            value = bounded_value(metric, torch.tensor(rows.scores), torch.tensor(targets), w)
+            found[bound.text] = {"value": value, "kept": bound.keeps(value)}
+    return found
 
 
 def _counts(loaded: TableModel, rows: ScoredRows) -> dict[str, int]:

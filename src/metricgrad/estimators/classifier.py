@@ -123,6 +123,8 @@ class MetricClassifier(CompetingEstimator, LabelEstimator):
         Whether training was stopped, by Ctrl-C, the time limit or the callback; the best model until then is kept.
     verdict_ : Verdict
         Which model was kept, the one that followed the metric or the one that followed cross-entropy, and by how much.
+    bound_ : BoundCheck or None
+        Whether the bound of a metric that is subject to one holds on held-out rows.
     results_ : list of dict
         A record of each model that competed, the chosen one first; `leaderboard()` is a table of them.
     chosen_recipe_ : Recipe
@@ -225,6 +227,7 @@ class MetricClassifier(CompetingEstimator, LabelEstimator):
         -------
         self
         """
+        from metricgrad.estimators.bound_check import check_bound
         from metricgrad.estimators.held_out import HoldOut, fold_count, held_out_parts, is_table, joined_for
         from metricgrad.estimators.inputs import read_rows
         from metricgrad.estimators.metric_columns import learn_columns
@@ -264,6 +267,8 @@ class MetricClassifier(CompetingEstimator, LabelEstimator):
             self.verdict_, self.chosen_recipe_, self.rule_ = found.verdict(), best.recipe, best.rule
             self.threshold_ = self._choose_threshold(table, best, first.judge, seed)
         self.calibration_ = _calibrated(best, metric.task)
+        chosen = isinstance(self.threshold, str)
+        self.bound_ = check_bound(metric, first.judge, best, self.threshold_, chosen=chosen)
         shifted = rows.scores - torch.as_tensor(self.threshold_)
         self.validation_loss_ = float(metric(shifted, rows.y, rows.w))
         self.results_ = found.results(float(metric.value(self.validation_loss_)))

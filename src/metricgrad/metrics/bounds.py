@@ -15,6 +15,8 @@ PENALTY = 10.0
 """What it costs to miss a bound by the whole range of the bounded metric, in ranges of the metric itself."""
 ROUNDING = 1e-9
 """By how much of its range a bound may be missed: counts of weights are rounded."""
+PRICES = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
+"""Of the whole range of the bounded metric, in ranges of the metric itself; one of them is about right at the bound."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +43,15 @@ class BoundLoss:
 
     def _missed(self, decided: Decided) -> Tensor:
         """Return by how much of the range of the other metric the bound is missed; 0 where it is kept."""
+        missed = self.beyond(decided)
+        return torch.where(missed > ROUNDING, missed, 0.0)
+
+    def beyond(self, decided: Decided) -> Tensor:
+        """Return how far the other metric is beyond the bound, in its range; negative where it keeps it."""
         by = self.sign * (self.other.value(loss_of(self.other, decided)) - self.bound)
         size = abs(self.other.known_as[1] - self.other.known_as[0])
-        missed = by / (size * decided.cut.spread(_range(self.other, decided)))
-        return torch.where(missed > ROUNDING, missed, 0.0)
+        missed: Tensor = by / (size * decided.cut.spread(_range(self.other, decided)))
+        return missed
 
     @property
     def text(self) -> str:
@@ -54,6 +61,28 @@ class BoundLoss:
     def keeps(self, value: float) -> bool:
         """Whether a value of the other metric keeps the bound."""
         return self.sign * (value - self.bound) <= ROUNDING * max(1.0, abs(self.bound))
+
+
+@dataclass(frozen=True)
+class PricedLoss:
+    """The loss of a metric with a bound that has a price in place of a penalty: its slope is that of both metrics."""
+
+    loss: BoundLoss
+    price: float
+
+    def __call__(self, decided: Decided) -> Tensor:
+        """Return the loss."""
+        metric, unit = self.loss.metric, decided.cut.spread(_range(self.loss.metric, decided))
+        return loss_of(metric, decided) + self.price * unit * self.loss.beyond(decided)
+
+
+def priced(metric: Metric, price: float = 1.0) -> Metric:
+    """Return a metric with a price in place of its bound, if it has one; of its loss by decided rows alone.
+
+    A penalty has no slope where the bound is kept, so that what follows from it to first order would not know of it.
+    """
+    bound = bound_of(metric)
+    return metric if bound is None else replace(metric, decided_loss=PricedLoss(bound, price))
 
 
 def _range(metric: Metric, decided: Decided) -> Tensor:

@@ -191,6 +191,7 @@ class TableClassifier(ClassifierMixin, TableModel):  # type: ignore[misc]
             from metricgrad.estimators.leaderboard import ranked
 
             self._note(*ranked(model.results_, metric))
+        self._note(*([str(model.bound_)] if model.bound_ else []))
         return model
 
     # ---- using -----------------------------------------------------------------------------------------------------

@@ -252,10 +252,17 @@ class _Search(JudgedRows):
         return Rule("linear", self.calibration, positive={one: 1.0}, negative={other: -factor * size})
 
     def linearised(self) -> Iterator[Rule]:
-        """Yield the rules of what calls gain to first order, at the calls of plain scores, then at their own."""
+        """Yield the rules of what calls gain to first order; of a metric with a bound, at several prices of it."""
+        from metricgrad.metrics.bounds import PRICES, bound_of, priced  # with its modules only where one has columns
+
+        for price in (1.0,) if bound_of(self.metric) is None else PRICES:
+            yield from self._linearised(priced(self.metric, price))
+
+    def _linearised(self, metric: Metric) -> Iterator[Rule]:
+        """Yield the rules of what calls gain, at the calls of plain scores, then at their own."""
         rule = Rule(calibration=self.calibration)
         for _ in range(2):
-            gains = row_gains(self.metric, self.calls(self.decided(rule)), self.log_odds, self.row_facts())
+            gains = row_gains(metric, self.calls(self.decided(rule)), self.log_odds, self.row_facts())
             if gains is None:
                 return
             positive, negative = (self._linear_in_columns(each) for each in gains)

@@ -34,9 +34,11 @@ def error_costs(
     ndarray of shape (n,), or None
         Of mean one, without the row weights `w`; None where the metric is no function of sums over rows.
     """
+    from metricgrad.metrics.bounds import priced  # with its modules only where a metric has columns
+
     judged = JudgedRows.of(metric, scores, y, w, columns, form)
     called = judged.calls(judged.scores)
-    gains = row_gains(metric, called, judged.log_odds, judged.row_facts())
+    gains = row_gains(priced(metric), called, judged.log_odds, judged.row_facts())
     if gains is None:
         return None
     positive, negative = gains
