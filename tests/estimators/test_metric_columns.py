@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,6 +17,8 @@ from metricgrad import MetricClassifier, Recipe, black_box, get_metric
 from metricgrad.estimators.metric_columns import checked_columns, learn_columns
 from metricgrad.surrogate.synthetic import sets_for
 
+TABLES = os.environ.get("METRICGRAD_DATA")
+COSTS = ("c_fp", "c_fn", "c_tp", "c_tn")
 BRIEF = Recipe(warmup=30, rounds=4)
 FAIR = get_metric("min over sex of recall")
 Y = np.array([0, 1, 0, 1])
@@ -62,6 +67,47 @@ def test_a_column_that_separates_the_classes_is_warned_of() -> None:
     with pytest.warns(UserWarning, match=r"columns: 'amount' alone predicts the target \(AUC 1.0000\)"):
         learn_columns({"amount": y * 7.0}, get_metric("sum(amount * tp)"), y)
     learn_columns({"amount": np.tile([1.0, 2.0], 50)}, get_metric("sum(amount * tp)"), y)  # no warning
+
+
+@pytest.mark.parametrize("of", [0, 1])
+def test_an_amount_that_only_one_class_has_is_warned_of_although_some_of_its_rows_have_none(of: int) -> None:
+    rng = np.random.default_rng(0)
+    y = (rng.random(3000) < 0.1).astype(int)
+    amount = np.where((y == of) & (rng.random(3000) > 0.05), rng.lognormal(3, 1, 3000), 0)  # an AUC of 0.975
+    metric, others = get_metric("sum(amount * tp)"), {0: "positive", 1: "negative"}[of]
+    with pytest.warns(UserWarning, match=rf"columns: 'amount' is 0 in 100 % of the {others} rows and in \d"):
+        learn_columns({"amount": amount}, metric, y)
+    with pytest.warns(UserWarning, match=rf"in 99\.\d+ % of the {others} rows"):
+        learn_columns({"amount": np.where(rng.random(3000) < 0.004, 5.0, amount)}, metric, y)
+
+
+def test_constant_amounts_and_few_rows_are_not_warned_of() -> None:
+    rng = np.random.default_rng(0)
+    y = (rng.random(3000) < 0.1).astype(int)
+    metric = get_metric("sum(amount * tp)")
+    for amount in (np.full(3000, 5.0), np.where(rng.random(3000) < 0.3, 9.0, 0.0), rng.lognormal(size=3000)):
+        learn_columns({"amount": amount}, metric, y)
+    few = np.arange(3000) < 10
+    learn_columns({"amount": np.where(few & (np.arange(3000) > 2), 5.0, 0.0)}, metric, few.astype(int))
+
+
+@pytest.mark.skipif(not TABLES, reason="METRICGRAD_DATA is not set")
+@pytest.mark.parametrize(
+    ("file", "columns", "metric"),
+    [
+        ("ccfraud.parquet", {"amount": "Amount"}, "sum(amount * tp)"),
+        ("extra/churn_tv.parquet", {each: each.upper() for each in COSTS}, "savings(c_fp, c_fn, c_tp, c_tn)"),
+        ("rt30/club_loan.parquet", {"amount": "installment"}, "sum(amount * tp)"),
+        ("a9a.parquet", {"sex": "f73"}, "min over sex of recall"),
+        ("a9a.parquet", {"amount": "f73"}, "sum(amount * tp)"),
+    ],
+)
+def test_columns_of_real_tables_are_not_warned_of(file: str, columns: dict[str, str], metric: str) -> None:
+    path = Path(str(TABLES)) / file
+    if not path.exists():
+        pytest.skip(f"no {file}")
+    frame = pd.read_parquet(path, columns=[*columns.values(), "target"])
+    learn_columns({name: frame[each] for name, each in columns.items()}, get_metric(metric), frame["target"].to_numpy())
 
 
 def test_a_classifier_is_trained_and_scored_with_amounts_and_text_groups() -> None:

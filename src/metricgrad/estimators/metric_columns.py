@@ -20,6 +20,10 @@ Codes = dict[str, list[Any]]
 """The values of every column that is encoded, in the order of their codes 0, 1, 2 ..."""
 LEAKING_AUC = 0.999
 """From which on a column separates the classes by itself: it was probably filled in after the target."""
+CONSTANT_SHARE, VARYING_SHARE = 0.99, 0.5
+"""Shares of the rows of one class, and of the other, with the same value, by which a column belongs to one of them."""
+MIN_LEAK_ROWS = 20
+"""Rows of each class below which that may be chance."""
 
 
 def learn_columns(
@@ -28,7 +32,8 @@ def learn_columns(
     """Check the columns a metric needs, and learn the codes of those that are groups or text.
 
     Returns the metric with the sizes of its columns, the codes, and the columns as numbers, `(rows, columns)` in the
-    metric's order; None if it needs none. Warns of a column of amounts that nearly separates the classes by itself.
+    metric's order; None if it needs none. Warns of a column of amounts that nearly separates the classes
+    by itself, or is constant for one of them.
 
     >>> from metricgrad import get_metric
     >>> _, codes, known = learn_columns({"sex": ["m", "f", "m"]}, get_metric("min over sex of recall"), np.zeros(3))
@@ -124,16 +129,31 @@ def _typical(amounts: Array) -> float:
 
 
 def _warn_of_leak(name: str, amounts: Array, targets: Array) -> None:
-    """Warn of a column that nearly separates the classes by itself, as one that only positives have."""
+    """Warn of a column that nearly separates the classes by itself, or that only one of them has."""
     positive = np.asarray(targets) == 1
     if not 0 < positive.sum() < len(positive):
         return
     ranks = pd.Series(amounts).rank().to_numpy()
     count = int(positive.sum())
     auc = (ranks[positive].sum() - count * (count + 1) / 2) / (count * (len(positive) - count))
-    if max(auc, 1 - auc) >= LEAKING_AUC:
+    found = f"alone predicts the target (AUC {auc:.4f})" if max(auc, 1 - auc) >= LEAKING_AUC else ""
+    found = found or _of_one_class(amounts[positive], amounts[~positive])
+    if found:
         warnings.warn(
-            f"columns: {name!r} alone predicts the target (AUC {auc:.4f}); if it is known only after the target, a "
-            "rule that uses it cannot be applied to new rows",
+            f"columns: {name!r} {found}; if it is known only after the target, a rule that uses it cannot be applied "
+            "to new rows",
             stacklevel=4,  # where fit was called
         )
+
+
+def _of_one_class(positive: Array, negative: Array) -> str:
+    """Return how a column is constant for one class and not for the other; empty if it is not."""
+    if min(len(positive), len(negative)) < MIN_LEAK_ROWS:
+        return ""
+    for own, other, name in ((negative, positive, "negative"), (positive, negative, "positive")):
+        values, counts = np.unique(own, return_counts=True)
+        most = values[counts.argmax()]
+        share, elsewhere = float(counts.max() / len(own)), float((other == most).mean())
+        if share >= CONSTANT_SHARE and elsewhere <= VARYING_SHARE:
+            return f"is {most:g} in {100 * share:.4g} % of the {name} rows and in {100 * elsewhere:.4g} % of the others"
+    return ""
