@@ -146,6 +146,29 @@ def test_a_metric_may_be_an_expression_scikit_learns_or_a_function_in_a_file(her
     assert judged["metrics"]["mine.py:gain"] == 9 * judged["tp"] - judged["tp"] - judged["fp"]
 
 
+def test_functions_of_numbers_and_of_columns_are_known_by_the_target_and_by_their_arguments(here: Path) -> None:
+    (here / "mine.py").write_text(
+        "import numpy as np\n\n\ndef med(y_true, y_pred):\n    return float(np.median(abs(y_true - y_pred)))\n\n\n"
+        "def profit(y_true, y_pred, amount):\n    return float((amount * y_true * y_pred - 5 * y_pred).sum())\n"
+    )
+    frame = table().assign(spent=RNG.lognormal(3, 1, N).round(2), worth=RNG.lognormal(3, 1, N).round(2))
+    frame.to_csv("churn.csv", index=False)
+    usual = ("--model", "linear", "--folds", "1", "--out", "model")
+    for metric in ("mine.py:med", "sklearn.metrics.median_absolute_error"):
+        done = run("fit", "churn.csv", "--target", "spent", "--metric", metric, "--method", "usual", *usual)
+        assert done.exit_code == 0, done.output
+        assert load("model").target_.kind == "numbers"
+        judged = json.loads(run("evaluate", "model", "churn.csv", "--metric", metric, "--json").stdout)
+        known = judged["metrics"][
+            metric.removeprefix("sklearn.metrics.") if metric not in judged["metrics"] else metric
+        ]
+        assert known == pytest.approx(np.median(np.abs(load("model").predict(frame) - frame["spent"])))
+    asked = ("--target", "churn", "--metric", "mine.py:profit", "--column", "amount=worth")
+    done = run("fit", "churn.csv", *asked, "--method", "cross-entropy", *usual)
+    assert done.exit_code == 0, done.output
+    assert load("model").metric_columns_ == {"amount": "worth"}
+
+
 def test_a_leak_is_warned_of_in_one_line(here: Path) -> None:
     frame = table()
     frame.assign(closed=np.where(frame["churn"] == "yes", "2020-01-01", "")).to_csv("churn.csv", index=False)

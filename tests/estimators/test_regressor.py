@@ -18,7 +18,7 @@ from sklearn.datasets import make_regression
 from sklearn.metrics import mean_absolute_error, mean_pinball_loss, r2_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from metricgrad import MetricRegressor, Recipe, black_box, get_metric
+from metricgrad import MetricRegressor, Recipe, TableRegressor, black_box, get_metric
 from metricgrad.estimators.metric_estimator import scores_in_double
 from metricgrad.estimators.regressor import fit_beside_usual
 from metricgrad.losses.default import SquaredError
@@ -450,3 +450,19 @@ def test_ctrl_c_in_a_later_fold_keeps_what_there_is() -> None:
     assert model.interrupted_
     assert 1 <= model.results_[0]["folds"] < 3
     assert mean_absolute_error(COUNTS, model.predict(X)) < 0.9 * np.abs(COUNTS - COUNTS.mean()).mean()
+
+
+def test_functions_of_numbers_may_be_given_as_for_classes() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2))
+    y = X[:, 0] + 0.1 * rng.normal(size=200)
+
+    def median(y_true, y_pred):
+        return float(np.median(abs(y_true - y_pred)))
+
+    table = pd.DataFrame(X, columns=["a", "b"]).assign(y=y)
+    for metric in ("sklearn.metrics.median_absolute_error", black_box(median, higher_is_better=False)):
+        model = MetricRegressor(metric, "usual", "linear", folds=1).fit(X, y)
+        assert model.score(X, y) == pytest.approx(-median(y, model.predict(X)), rel=1e-6)
+        of_table = TableRegressor(metric, "usual", "linear", folds=1).fit(table, "y")
+        assert of_table.score(table) == pytest.approx(-median(y, of_table.predict(table)), rel=1e-6)

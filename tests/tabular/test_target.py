@@ -135,3 +135,20 @@ def test_a_column_is_looked_at_whole_before_it_is_named() -> None:
     rows = np.arange(len(y))
     wrong_where_not_glanced_at[rows % -(-len(y) // PROBED_ROWS) != 0] = 0.5
     assert leaking_columns(pd.DataFrame({"x": wrong_where_not_glanced_at}), (Column("x", "number"),), y) == []
+
+
+@pytest.mark.parametrize(
+    ("cells", "advice"),
+    [
+        (
+            np.arange(26),
+            "if they are classes, choose the positive one, or .* macro_f1; if not, a metric of num",
+        ),
+        (np.arange(26) + 0.5, "; choose a metric of numbers, such as mae"),
+        (np.arange(500), "; choose a metric of numbers, such as mae"),
+        (np.arange(5), "; choose the positive one, or a metric of several classes, such as macro_f1$"),
+    ],
+)
+def test_numbers_in_place_of_two_classes_are_rather_classes_or_numbers(cells: np.ndarray, advice: str) -> None:
+    with pytest.raises(ValueError, match=advice):
+        infer_target(pd.Series(np.tile(cells, 3)), "letter")

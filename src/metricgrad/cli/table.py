@@ -69,8 +69,10 @@ def fit(
 
     The metric says what is predicted: two classes, several, labels, numbers, or the order of the rows of queries.
     """
+    from metricgrad.metrics.plain_functions import as_numbers
     from metricgrad.metrics.registry import get_metric
     from metricgrad.tabular.persistence import check_free, save_or_rescue
+    from metricgrad.tabular.target_inference import has_many_numbers
 
     judge = get_metric(metric, allow_files=True)
     if readable and model not in ("auto", "readable"):
@@ -86,10 +88,15 @@ def fit(
         "random_state": seed,
     }
     own = {"positive": positive, "folds": folds, "column_features": column_features or None}
-    estimator = _estimator(judge, recipe, given, {name: each for name, each in own.items() if each is not None})
+    own = {name: each for name, each in own.items() if each is not None}
+    estimator = _estimator(judge, recipe, given, own)
     with notes_shown():
         frame = read_with_labels(data, target, (weights, group, time))
         columns, labels = columns_of(column), targets_of(target, frame.columns)
+        of_numbers = as_numbers(judge) if isinstance(labels, str) and has_many_numbers(frame[labels]) else judge
+        if of_numbers is not judge:
+            judge, given["metric"] = of_numbers, of_numbers
+            estimator = _estimator(judge, recipe, given, own)
         estimator.fit(frame, labels, sample_weight=weights, groups=group, times=time, columns=columns)
     save_or_rescue(estimator, out)
     _show_fit(estimator, out)

@@ -14,6 +14,7 @@ from metricgrad.estimators.competing import CompetingEstimator, Kind, competes
 from metricgrad.estimators.metric_columns import checked_columns
 from metricgrad.estimators.metric_estimator import Array, seed_of, weights_for
 from metricgrad.metrics.constants import Units, in_units
+from metricgrad.metrics.plain_functions import as_numbers
 from metricgrad.metrics.registry import Metric, get_metric
 from metricgrad.training.data import Rows, Scaler, TrainingData, merge_duplicates
 from metricgrad.training.networks import Scorer, kind_of
@@ -156,7 +157,7 @@ class NumberCompetition(CompetingEstimator):
 
 def metric_of_numbers(spec: Any) -> Metric:
     """Return the metric of a spec, or raise an error if it is not one of numbers."""
-    metric = get_metric(spec)
+    metric = as_numbers(get_metric(spec))
     if not metric.task.numbers:
         raise ValueError(
             f"metric: expected one of numbers (within, step_cost, pinball, mae, spearman ...), got {metric.name!r} of "

@@ -5,6 +5,7 @@ Which way is better, higher or lower, is decided here and nowhere else: see `hig
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -16,6 +17,15 @@ import torch
 from metricgrad.metrics.callable import black_box
 from metricgrad.metrics.called_sets import Array, Passed
 from metricgrad.metrics.metric import Metric, arguments_of, name_of
+from metricgrad.metrics.plain_functions import (
+    NUMBER_FUNCTIONS,
+    TRIAL_ROWS,
+    asked_columns,
+    function_of_numbers,
+    is_sklearn_function,
+    number_trial,
+    trial_columns,
+)
 
 PASSED_BY_METHOD: dict[str, Passed] = {
     "predict": "labels",
@@ -35,8 +45,8 @@ TRIAL_VALUES: dict[Passed, tuple[float, float]] = {
     "scores": (-1.0, 1.0),
 }
 """What a function is passed in a trial for a row predicted as negative, and as positive."""
-TRIAL_SHARES = (0.05, 0.3, 0.5, 0.8)
-"""Shares of positives in the sets of a trial."""
+TRIAL_SHARES, TRIAL_SCALES = (0.05, 0.3, 0.5, 0.8), (1e4, 100.0, 1.0)
+"""Shares of positives in the sets of a trial, and scales of the columns that a function asks for."""
 
 
 def adapt(spec: Any, name: str | None = None, *, by_trial: bool = False) -> Metric:
@@ -45,7 +55,8 @@ def adapt(spec: Any, name: str | None = None, *, by_trial: bool = False) -> Metr
     A torchmetrics object with a threshold is passed the labels `scores >= 0`, any other the sigmoid of scores; the
     object itself is not changed. A scorer, which is any callable whose first argument is called `estimator`, is passed
     a classifier of two classes that predicts its input. A function is passed labels if its second argument is called
-    `y_pred`, probabilities if it is called `y_proba`, else scores.
+    `y_pred`, probabilities if it is called `y_proba`, else scores; further arguments without a default are columns. A
+    function of scikit-learn for numbers, or one that by trial tells only numbers apart, is a metric of numbers.
 
     Parameters
     ----------
@@ -60,7 +71,15 @@ def adapt(spec: Any, name: str | None = None, *, by_trial: bool = False) -> Metr
     -------
     Metric
     """
-    higher = higher_is_better(spec, by_trial=by_trial)
+    if is_sklearn_function(spec) and name_of(spec) in NUMBER_FUNCTIONS:
+        return function_of_numbers(spec, name, name_of(spec).endswith("_score"))
+    try:
+        higher = higher_is_better(spec, by_trial=by_trial)
+    except ValueError:
+        of_numbers = _of_numbers(spec, name) if by_trial else None
+        if of_numbers is None:
+            raise
+        return of_numbers
     fn: Any
     passed: Passed
     if _is_torchmetrics(spec):
@@ -72,14 +91,18 @@ def adapt(spec: Any, name: str | None = None, *, by_trial: bool = False) -> Metr
     else:
         fn, passed, label = spec, passed_to(spec), name_of(spec)
     labels, probabilities = passed == "labels", passed == "probabilities"
-    return black_box(
-        fn, name=name or label, label=label, higher_is_better=higher, labels=labels, probabilities=probabilities
-    )
+    how: dict[str, Any] = {"labels": labels, "probabilities": probabilities, "columns": asked_columns(fn)}
+    return black_box(fn, name=name or label, label=label, higher_is_better=higher, **how)
 
 
-def is_sklearn_function(fn: Any) -> bool:
-    """Whether a callable is a function of `sklearn.metrics`."""
-    return str(getattr(fn, "__module__", "")).startswith("sklearn.metrics")
+def _of_numbers(fn: Any, name: str | None) -> Metric | None:
+    """Return a function that tells numbers predicted well from others, though not classes; None if it does not."""
+    if not inspect.isroutine(fn) or asked_columns(fn):
+        return None
+    try:
+        return function_of_numbers(fn, name, compare_values(name_of(fn), *number_trial(fn)))
+    except Exception:  # it may be of classes alone, and then the first error says what is wrong
+        return None
 
 
 def _is_torchmetrics(spec: Any) -> bool:
@@ -118,10 +141,11 @@ def higher_is_better(spec: Any, *, by_trial: bool = False) -> bool:
     if (by_trial or is_sklearn_function(spec)) and name.endswith(("_score", "_loss", "_error")):
         return name.endswith("_score")
     if by_trial:
-        return compare_values(name, *_trial(spec, name, passed_to(spec)))
+        return _higher_by_trial(spec, name)
+    columns = f", columns={asked_columns(spec)}" if asked_columns(spec) else ""
     raise ValueError(
         f"metric: expected to know which way is better, got the callable {name!r}; wrap it: "
-        f"black_box({name}, higher_is_better=True), or False if low values are good"
+        f"black_box({name}, higher_is_better=True{columns}), or False if low values are good"
     )
 
 
@@ -137,15 +161,33 @@ def compare_values(name: str, correct: Sequence[float], incorrect: Sequence[floa
     return higher == {True}
 
 
-def _trial(fn: Callable[..., Any], name: str, passed: Passed) -> tuple[list[float], list[float]]:
+def _higher_by_trial(fn: Callable[..., Any], name: str) -> bool:
+    """Decide by sets; with columns of several scales, at some of which even a correct call may be a bad one."""
+    found: set[bool] = set()
+    scales = TRIAL_SCALES if asked_columns(fn) else TRIAL_SCALES[:1]
+    for scale in scales:
+        try:
+            found.add(compare_values(name, *_trial(fn, name, passed_to(fn), scale)))
+        except ValueError:
+            if scale == scales[-1] and not found:
+                raise
+    if len(found) > 1:
+        raise ValueError(
+            f"metric: expected to know which way is better, got {name!r}, which depends on the scale of its columns; a "
+            "function may have an attribute higher_is_better = True or False"
+        )
+    return found.pop()
+
+
+def _trial(fn: Callable[..., Any], name: str, passed: Passed, scale: float) -> tuple[list[float], list[float]]:
     """Return the values of sets predicted correctly and incorrectly, at several shares of positives."""
     values = np.array(TRIAL_VALUES[passed], dtype=np.int64 if passed == "labels" else np.float64)
-    correct, incorrect = [], []
+    correct, incorrect, columns = [], [], trial_columns(fn, scale)
     for share in TRIAL_SHARES:
-        y = (np.arange(200) < 200 * share).astype(np.int64)
+        y = (np.arange(TRIAL_ROWS) < TRIAL_ROWS * share).astype(np.int64)
         try:
-            correct.append(float(fn(y, values[y])))
-            incorrect.append(float(fn(y, values[1 - y])))
+            correct.append(float(fn(y, values[y], **columns)))
+            incorrect.append(float(fn(y, values[1 - y], **columns)))
         except Exception as error:
             raise ValueError(f"metric: {name} cannot be called: {type(error).__name__}: {error}") from error
     return correct, incorrect

@@ -172,7 +172,8 @@ def get_metric(spec: Any, *, allow_files: bool = False) -> Metric:
         raise TypeError(
             f"metric: expected a name, a Metric, a torchmetrics object, a scorer or a callable, got {spec!r}"
         )
-    from metricgrad.metrics.adapters import adapt, is_sklearn_function  # a metric by name needs none of it
+    from metricgrad.metrics.adapters import adapt  # a metric by name needs none of it
+    from metricgrad.metrics.plain_functions import is_sklearn_function
 
     builtin = SKLEARN_NAMES.get(name_of(spec)) if is_sklearn_function(spec) else None
     return named_metric(builtin) if builtin else adapt(spec)

@@ -118,6 +118,7 @@ class TableRegressor(RegressorMixin, TableModel):  # type: ignore[misc]
         from metricgrad.tabular.target_inference import infer_numbers
 
         check_one_column(cells, metric)
+        metric = self.for_target(metric)
         if not metric.task.numbers:
             raise ValueError(
                 f"metric: expected one of numbers, such as 'mae' or 'within(0.1)', got {metric.name!r}, which is for "
@@ -150,6 +151,12 @@ class TableRegressor(RegressorMixin, TableModel):  # type: ignore[misc]
         return model
 
     # ---- using -----------------------------------------------------------------------------------------------------
+
+    def for_target(self, metric: Metric) -> Metric:
+        """Return a metric as it is for numbers: a function of one's own may be of classes too."""
+        from metricgrad.metrics.plain_functions import as_numbers
+
+        return as_numbers(metric)
 
     def predict(self, X: Any) -> Array:
         """Return predictions, in the unit of the target.

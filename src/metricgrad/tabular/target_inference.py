@@ -25,6 +25,12 @@ FEW_CLASSES = 20
 REST = "other"
 
 
+def has_many_numbers(cells: pd.Series[Any]) -> bool:
+    """Whether all cells of a target are numbers, of more values than classes have."""
+    labels = pd.unique(pd.Series(words(cells)).dropna())
+    return len(labels) > FEW_CLASSES and bool(np.isfinite(numbers(pd.Series(labels, dtype=object))).all())
+
+
 def infer_target(
     cells: pd.Series[Any], name: str, positive: Any = None, others: pd.DataFrame | None = None
 ) -> tuple[Target, str]:
@@ -67,9 +73,15 @@ def _positive(labels: list[str], positive: Any) -> tuple[str, str]:
 
 
 def _many_labels(labels: list[str]) -> str:
-    numeric = np.isfinite(numbers(pd.Series(labels, dtype=object))).all()
-    other = "a metric of numbers, such as mae or within(0.1)" if numeric and len(labels) > FEW_CLASSES else ""
-    advice = f"choose {other or 'the positive one, or a metric of several classes, such as macro_f1'}"
+    found = numbers(pd.Series(labels, dtype=object))
+    several = "a metric of several classes, such as macro_f1"
+    of_numbers = "a metric of numbers, such as mae or within(0.1)"
+    if not np.isfinite(found).all() or len(labels) <= FEW_CLASSES:
+        advice = f"choose the positive one, or {several}"
+    elif len(labels) <= MAX_NUMERIC_CLASSES and not (found % 1).any():
+        advice = f"if they are classes, choose the positive one, or {several}; if not, {of_numbers}"
+    else:
+        advice = f"choose {of_numbers}"
     return f"{', '.join(map(repr, labels[:3]))} ...; {advice}"
 
 
