@@ -1,10 +1,11 @@
-"""Draw the pictures of the how-to pages from results/howto.json: python -m studies.howto.page"""
+"""Pictures and numbers of the how-to pages from results/howto.json: python -m studies.howto.page"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import matplotlib as mpl
@@ -12,7 +13,7 @@ import numpy as np
 
 from metricgrad.reporting.plots import EVEN, LINE, SOFT, Picture, pen, plain
 from studies.howto.run import RESULTS, TRAINED, USUAL
-from studies.pages import DOCS
+from studies.pages import DOCS, in_place
 
 PENS = {TRAINED: {**pen(0), "lw": 2}, USUAL: {**pen(3), "lw": 2, "linestyle": (0, (4.5, 1.8))}}
 SIZE = (5.0, 3.2)
@@ -72,8 +73,43 @@ PICTURES: dict[str, Callable[[dict[str, Any]], Picture]] = {
 }
 
 
-def main(results: Path = RESULTS, folder: Path = DOCS / "images") -> None:
+def cost_text(record: dict[str, Any]) -> str:
+    """Return the profit of both models, and how many rows they call."""
+    (share, profit), (usual_share, usual) = (record["cost"]["curves"][name]["chosen"] for name in (TRAINED, USUAL))
+    return (
+        f"On unseen rows the profit is {profit:.2f} a row, with {100 * share:.1f} % of the rows called; by the usual "
+        f"loss, at its best threshold, it is {usual:.2f}, with {100 * usual_share:.1f} %."
+    )
+
+
+def numbers_text(record: dict[str, Any]) -> str:
+    """Return how many unseen prices are within ten percent by both models."""
+    within, usual = (record["numbers"]["errors"][name]["within"] for name in (TRAINED, USUAL))
+    return (
+        f"Of the unseen prices {100 * within:.1f} % are within 10 %; by squared error with its constant "
+        f"{100 * usual:.1f} %."
+    )
+
+
+def groups_text(record: dict[str, Any]) -> str:
+    """Return F1 and the difference of recall of both models."""
+    (f1, gap), (usual, usual_gap) = (record["groups"]["curves"][name]["chosen"] for name in (TRAINED, USUAL))
+    return (
+        f"On unseen rows F1 is {f1:.3f} and the recalls of the groups differ by {gap:.3f}; by logistic regression, cut "
+        f"where F1 is best, F1 is {usual:.3f} and they differ by {usual_gap:.3f}."
+    )
+
+
+TEXTS: dict[str, Callable[[dict[str, Any]], str]] = {"costs": cost_text, "numbers": numbers_text, "groups": groups_text}
+"""What is written on each page, between the marks `measured`."""
+
+
+def main(results: Path = RESULTS, folder: Path = DOCS / "images", pages: Path = DOCS / "howto") -> None:
     record = json.loads(results.read_text("utf-8"))
+    for name, text in TEXTS.items():
+        page = pages / f"{name}.md"
+        lines = fill(text(record), 120)
+        page.write_text(in_place(page.read_text("utf-8"), "measured", lines), "utf-8")
     for name, draw in PICTURES.items():
         with mpl.rc_context({"svg.hashsalt": name}):
             draw(record).savefig(folder / f"{name}.svg", metadata={"Date": None})
