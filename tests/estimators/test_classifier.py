@@ -226,7 +226,7 @@ def test_a_module_of_the_user_is_copied_and_keeps_its_precision() -> None:
         (
             "forest",
             ValueError,
-            "model: expected one of mlp, small, .*, a module or a factory, got 'forest'",
+            "model: expected one of auto, readable, mlp, small, .*, a module or a factory, got 'forest'",
         ),
         (5, TypeError, "model: expected a name, a torch module or a factory, got 5"),
     ],

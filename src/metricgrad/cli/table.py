@@ -69,6 +69,7 @@ def fit(
 
     The metric says what is predicted: two classes, several, labels, numbers, or the order of the rows of queries.
     """
+    from metricgrad.estimators.competing import check_name
     from metricgrad.metrics.plain_functions import as_numbers
     from metricgrad.metrics.registry import get_metric
     from metricgrad.tabular.persistence import check_free, save_or_rescue
@@ -78,7 +79,7 @@ def fit(
     if readable and model not in ("auto", "readable"):
         raise typer.BadParameter(f"expected no --model with it, got {model!r}", param_hint="--readable")
     check_free(out)
-    _check_model(model)
+    check_name(model)
     given: dict[str, Any] = {
         "metric": judge if ".py:" in metric else metric,
         "method": method,
@@ -100,16 +101,6 @@ def fit(
         estimator.fit(frame, labels, sample_weight=weights, groups=group, times=time, columns=columns)
     save_or_rescue(estimator, out)
     _show_fit(estimator, out)
-
-
-def _check_model(name: str) -> None:
-    """Refuse a model that there is not before a table is read."""
-    from metricgrad.estimators.competing import COMPETING
-    from metricgrad.training.networks import MODELS
-
-    known = (*COMPETING, *MODELS)
-    if name not in known:
-        raise ValueError(f"model: expected one of {', '.join(known)}, got {name!r}")
 
 
 def _estimator(judge: Metric, recipe: str, given: dict[str, Any], own: dict[str, Any]) -> TableModel:

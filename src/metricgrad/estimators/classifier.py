@@ -53,11 +53,12 @@ class MetricClassifier(CompetingEstimator, LabelEstimator):
         `"plug-in"` or `"cost-weighted"` (those of `"auto"`, where they suit metric and model), or a name in
         `metricgrad.losses.binary.BASELINES`: `"cross-entropy"`, `"focal"`, `"aucm"` ... (`"cost-sensitive"` trains six
         models). For several outputs cross-entropy alone, that of the softmax or of each label.
-    model : {"mlp", "small", "linear", "additive", "tabm", "lightgbm", "auto", "readable"}, torch module or factory
-        The paper's network, 30 units, a linear model, an additive one (with options: `additive(interactions=5)`), an
-        ensemble network with piecewise-linear encoding, boosted trees (by log loss, whatever the method), a module
-        (copied), or a callable `features -> module`. With `"auto"` several kinds compete and the best on held-out rows
-        is kept, or a mixture of several if that is better; with `"readable"` linear and additive ones, never mixed.
+    model : {"mlp", "plain", "small", "linear", "additive", "tabm", "lightgbm", "auto", "readable"}, module or factory
+        The paper's network, the same without dropout (`"plain"`), 30 units, a linear model, an additive one (with
+        options: `additive(interactions=5)`), an ensemble network with piecewise-linear encoding, boosted trees (by log
+        loss, whatever the method), a module (copied), or a callable `features -> module`. With `"auto"` several kinds
+        compete and the best on held-out rows is kept, or a mixture of several if that is better; with `"readable"`
+        linear and additive ones, never mixed.
     recipe : Recipe or {"default", "paper"}
         How to train. Its fields can be searched: `{"recipe__rounds": [300, 1000]}`.
     threshold : {"validation", "cv"} or float

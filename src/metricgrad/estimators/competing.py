@@ -16,7 +16,7 @@ from metricgrad.estimators.metric_estimator import Array, How, MetricEstimator, 
 from metricgrad.metrics.registry import Metric
 from metricgrad.metrics.tasks import Task
 from metricgrad.training.data import Rows, TrainingData
-from metricgrad.training.networks import TREES, Scorer, build_model, kind_of
+from metricgrad.training.networks import MODELS, TREES, Scorer, build_model, kind_of
 from metricgrad.training.recipe import Recipe, recipe_for
 from metricgrad.training.splits import Split
 
@@ -36,6 +36,13 @@ choice would be one of chance."""
 def competes(model: Any) -> bool:
     """Whether a model stands for several that compete."""
     return isinstance(model, str) and model in COMPETING
+
+
+def check_name(model: Any) -> None:
+    """Refuse the name of a model that there is not."""
+    if isinstance(model, str) and model not in (*COMPETING, *MODELS):
+        known = ", ".join((*COMPETING, *MODELS))
+        raise ValueError(f"model: expected one of {known}, a module or a factory, got {model!r}")
 
 
 class Kind(NamedTuple):
@@ -193,6 +200,7 @@ class CompetingEstimator(MetricEstimator):
     def _specs(self, task: Task) -> list[Any]:
         """Return the models that compete."""
         if not competes(self.model):
+            check_name(self.model)
             return [self._model_spec()]
         from metricgrad.training.trees import has_lightgbm
 

@@ -57,8 +57,8 @@ class MetricRegressor(RegressorMixin, NumberCompetition):  # type: ignore[misc]
     method : {"auto", "usual", "hand-made", "mse", "surrogate", "direct"}
         Which strategies compete: all; the usual losses alone; these and hand-made ones; squared error alone; or all
         losses and one of the two learned strategies.
-    model : {"mlp", "small", "linear", "additive", "tabm", "lightgbm", "auto", "readable"}, torch module or factory
-        As of `MetricClassifier`, but the paper's network has no dropout here: it blurs predictions of numbers. Those
+    model : {"mlp", "plain", "small", "linear", "additive", "tabm", "lightgbm", "auto", "readable"}, module or factory
+        As of `MetricClassifier`, but `"mlp"` is `"plain"` here, without dropout: it blurs predictions of numbers. Those
         that compete are linear, additive, tabm and, where it is installed, lightgbm (`"auto"`), or those of them that
         can be read. Trees follow squared and absolute errors and quantiles.
     recipe : Recipe or {"default"}

@@ -48,7 +48,7 @@ class TableClassifier(ClassifierMixin, TableModel):  # type: ignore[misc]
         for `MetricClassifier`.
     method : str
         `"auto"`, `"sl-r"`, `"sl-s"`, `"sl-u"`, `"direct"`, another strategy or a baseline, as for `MetricClassifier`.
-    model : {"auto", "readable", "linear", "additive", "tabm", "mlp", "small", "lightgbm"}, torch module or factory
+    model : {"auto", "readable", "linear", "additive", "tabm", "mlp", "plain", "small", "lightgbm"}, module or factory
         As for `MetricClassifier`: several that compete, those of them that can be read, or one. A factory gets the
         number of encoded features.
     recipe : Recipe or {"default", "paper"}

@@ -37,7 +37,7 @@ class TableRegressor(RegressorMixin, TableModel):  # type: ignore[misc]
         Of numbers, as for `MetricRegressor`: `"within(0.1)"`, `"step_cost(5,1,10)"`, `"pinball(0.9)"`, `"mape"` ...
     method : {"auto", "usual", "hand-made", "mse", "surrogate", "direct"}
         Which strategies compete, as for `MetricRegressor`.
-    model : {"auto", "readable", "linear", "additive", "mlp", "small", "tabm", "lightgbm"}, torch module or factory
+    model : {"auto", "readable", "linear", "additive", "mlp", "plain", "small", "tabm", "lightgbm"}, module or factory
         As for `MetricRegressor`: several that compete, those of them that can be read, or one.
     recipe : Recipe or {"default"}
         How to train.
