@@ -52,6 +52,11 @@ def test_text_is_encoded_for_callables_and_refused_as_an_amount() -> None:
         learn_columns({"amount": ["b", "a", "b", "c"]}, get_metric("sum(amount * tp)"), Y)
 
 
+def test_columns_that_the_metric_does_not_use_are_named() -> None:
+    with pytest.raises(ValueError, match=r"expected amount for the metric .*, got amount, x; x is not used by it"):
+        learn_columns({"amount": [1.0] * 4, "x": [1.0] * 4}, get_metric("sum(amount * tp)"), Y)
+
+
 def test_random_sets_have_amounts_of_the_size_of_the_table_and_as_many_groups() -> None:
     metric = get_metric("min over sex of sum(amount * tp)")
     columns = {"amount": [100.0, 90, 120, 110], "sex": list("abca")}

@@ -19,11 +19,14 @@ from sklearn.metrics import mean_absolute_error, mean_pinball_loss, r2_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from metricgrad import MetricRegressor, Recipe, TableRegressor, black_box, get_metric
-from metricgrad.estimators.metric_estimator import scores_in_double
+from metricgrad.estimators.candidates import FoldModel, NumberCandidate
+from metricgrad.estimators.metric_estimator import Trained, scores_in_double
 from metricgrad.estimators.regressor import fit_beside_usual
 from metricgrad.losses.default import SquaredError
 from metricgrad.losses.regression import AbsoluteError, Pinball
+from metricgrad.metrics.constants import Units
 from metricgrad.strategies import direct
+from metricgrad.strategies.number_losses import Longer
 from metricgrad.training.data import Rows, Scaler
 from metricgrad.training.direct import DirectSearch
 from metricgrad.training.history import Round
@@ -466,3 +469,31 @@ def test_functions_of_numbers_may_be_given_as_for_classes() -> None:
         assert model.score(X, y) == pytest.approx(-median(y, model.predict(X)), rel=1e-6)
         of_table = TableRegressor(metric, "usual", "linear", folds=1).fit(table, "y")
         assert of_table.score(table) == pytest.approx(-median(y, of_table.predict(table)), rel=1e-6)
+
+
+def test_targets_of_zero_are_counted_where_errors_are_relative_to_them() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2))
+    y = np.where(np.arange(200) < 37, 0.0, np.exp(X[:, 0]))
+    with pytest.warns(UserWarning, match="y: 37 of 200 targets are 0, .* choose mae or rmsle, or leave these rows out"):
+        MetricRegressor("mape", "mse", "linear", folds=1).fit(X, y)
+    MetricRegressor("mape", "mse", "linear", folds=1).fit(X[37:], y[37:])
+    MetricRegressor("mae", "mse", "linear", folds=1).fit(X, y)
+
+
+def test_the_loss_that_goes_on_is_named() -> None:
+    longer = Longer()
+    assert longer.named(Pinball(0.3)) == "pinball, longer"
+    assert longer.named(SquaredError()) == "squared error, longer"
+    candidate = NumberCandidate("small", get_recipe("default"), longer, Units(), get_metric("mae"))
+    for methods, shown in ((["pinball, longer"] * 2, "pinball, longer"),
+                           (["pinball, longer", "huber, longer"], "huber or pinball, longer")):  # fmt: skip
+        candidate.folds = [FoldModel(Trained(*[None] * 5, method=method), None, None) for method in methods]  # type: ignore[arg-type]
+        assert candidate.methods == shown
+
+
+def test_an_unknown_model_is_refused_with_those_that_compete() -> None:
+    with pytest.raises(
+        ValueError, match=r"model: expected one of auto, readable, mlp, .*, a module or a factory, got 'xg"
+    ):
+        MetricRegressor(model="xgboost").fit(np.eye(9), np.arange(9.0))

@@ -131,7 +131,12 @@ class Candidate:
     def methods(self) -> str:
         """By which methods the models of the folds were trained, and how often."""
         if not self.strategy.alone:
-            return next(iter(self.kept_methods)) if len(self.kept_methods) == 1 else self.strategy.name
+            if len(self.kept_methods) == 1:
+                return next(iter(self.kept_methods))
+            if self.strategy.goes_on:  # other losses in other folds: "huber or pinball, longer"
+                losses = sorted({str(fold.trained.method).partition(",")[0] for fold in self.folds})
+                return f"{' or '.join(losses)}, {self.strategy.name}" if losses else self.strategy.name
+            return self.strategy.name
         return ", ".join(f"{method} {count}" for method, count in self.kept_methods.most_common())
 
     @property

@@ -80,8 +80,10 @@ def _given(columns: Mapping[str, Any] | None, metric: Metric) -> dict[str, Any]:
     given = {} if columns is None else dict(columns)
     if set(given) != set(metric.columns):
         expected = ", ".join(metric.columns) or "none"
+        unused = [name for name in given if name not in metric.columns]
+        hint = f"; {', '.join(unused)} {'is' if len(unused) == 1 else 'are'} not used by it" if unused else ""
         raise ValueError(
-            f"columns: expected {expected} for the metric {metric.name!r}, got {', '.join(given) or 'none'}"
+            f"columns: expected {expected} for the metric {metric.name!r}, got {', '.join(given) or 'none'}{hint}"
         )
     return given
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -73,6 +74,7 @@ class NumberCompetition(CompetingEstimator):
             X, y, sample_weight, validation = joined_for(metric, X, y, sample_weight, validation)
         X, y = self._checked(X, y, ensure_min_samples=2, y_numeric=True)
         targets: Array = np.asarray(y, np.float64)
+        _warn_of_zeros(metric, targets)
         weights = weights_for(metric, sample_weight, X)
         known = checked_columns(columns, metric, len(targets))
         if validation is None and groups is None and known is None and metric.takes_weights:
@@ -153,6 +155,17 @@ class NumberCompetition(CompetingEstimator):
         self._check_folds()
         if self.units not in ("auto", "log", "standardised"):
             raise ValueError(f"units: expected 'auto', 'log' or 'standardised', got {self.units!r}")
+
+
+def _warn_of_zeros(metric: Metric, targets: Array) -> None:
+    """Warn of targets of zero, of which a relative error has no size."""
+    zeros = int((targets == 0).sum())
+    if metric.name == "mape" and zeros:
+        warnings.warn(
+            f"y: {zeros:,} of {len(targets):,} targets are 0, where relative errors are divided by almost nothing: "
+            "predicting 0 for every row may be best; choose mae or rmsle, or leave these rows out",
+            stacklevel=4,  # where fit was called
+        )
 
 
 def metric_of_numbers(spec: Any) -> Metric:

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from metricgrad.losses.default import SquaredError, SquaredErrorOfEvents
 from metricgrad.losses.regression import AbsoluteError, Huber, PartialLikelihood, Pinball, SoftWithin, Welsch
 from metricgrad.metrics.constants import InUnits
 from metricgrad.metrics.registry import Metric
@@ -105,6 +106,19 @@ class Cox(Strategy):
         return [PartialLikelihood()]
 
 
+NAMES: dict[type[nn.Module], str] = {
+    SquaredError: "squared error",
+    SquaredErrorOfEvents: "squared error",
+    AbsoluteError: Absolute.name,
+    Huber: Robust.name,
+    Pinball: Quantiles.name,
+    SoftWithin: "soft-within",
+    Welsch: "welsch",
+    PartialLikelihood: Cox.name,
+}
+"""What losses are called where they go on."""
+
+
 class Longer(ByHand):
     """Follow the best loss so far again, from its model: a surrogate has to be better than that."""
 
@@ -122,6 +136,10 @@ class Longer(ByHand):
         """Return that loss."""
         assert setting.known is not None
         return [setting.known.followed]
+
+    def named(self, loss: nn.Module) -> str:
+        """Return the name of the loss that goes on: `pinball, longer`."""
+        return f"{NAMES[type(loss)]}, {self.name}" if type(loss) in NAMES else self.name
 
 
 def _errors(known: Known) -> Tensor:

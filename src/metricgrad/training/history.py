@@ -201,6 +201,8 @@ class Verdict:
     (standard error 0.0120)
     >>> print(Verdict(False, -0.0169, float("nan")))
     kept cross-entropy: the metric's model was 0.0169 behind cross-entropy on the validation rows
+    >>> print(Verdict(False, -0.0169, float("nan"), folds=5))  # doctest: +NORMALIZE_WHITESPACE
+    kept cross-entropy in all 5 folds: the metric's models were 0.0169 behind cross-entropy on the held-out rows
     >>> print(Verdict(True, 0.031, float("nan"), kept=3, folds=5))
     kept the models that followed the metric in 3 of 5 folds: they gained 0.0310 over cross-entropy on the held-out rows
     >>> print(Verdict(True, 0.03, 0.01, strategy="direct", rows=900, positives=85))  # doctest: +NORMALIZE_WHITESPACE
@@ -244,7 +246,8 @@ class Verdict:
         if self.gain != self.gain:
             return f"{kept}: {self.note}" if self.note else kept
         gain, error = self.unit * self.gain, self.unit * self.error
-        by = f"was {-gain:.4f} behind {self.proxy}" if gain < 0 else f"gained {gain:.4f} over {self.proxy}"
+        were = "were" if self.folds > 1 and not self.strategy else "was"
+        by = f"{were} {-gain:.4f} behind {self.proxy}" if gain < 0 else f"gained {gain:.4f} over {self.proxy}"
         noise = "" if error != error else f" (standard error {error:.4f})"
         within = ", within noise" if noise and self.followed == (gain < 0) else ""
         return f"{kept}: {self._who} {by} on {self._where}{within}{noise}"
