@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from studies.pages import markdown
-from studies.strategies.cells import MARGIN, against_hindsight, cells_of, clearly_worse, difference
+from studies.strategies.cells import PACKAGE, against_hindsight, cells_of, clearly_worse, difference
 
 MIN_POSITIVES = 40
 """Of training rows, where the test rows hold about ten: with fewer, a loss is mostly luck."""
@@ -35,9 +35,9 @@ def below(saved: pd.Series) -> str:
 
 def bars_of(frame: pd.DataFrame) -> list[Bar]:
     """Return the bars by the runs of one model, or of all."""
-    cells = cells_of(frame, f"choice, {MARGIN}")
+    cells = cells_of(frame, PACKAGE)
     mean, median, worst = cells["mean"].mean(), cells["mean"].median(), cells["mean"].min()
-    enough = cells_of(frame[frame["positives"] >= MIN_POSITIVES], f"choice, {MARGIN}")["mean"]
+    enough = cells_of(frame[frame["positives"] >= MIN_POSITIVES], PACKAGE)["mean"]
     worse, judged = clearly_worse(cells)
     share = 100 * worse / max(judged, 1)
     best, behind, error = against_hindsight(frame)

@@ -25,6 +25,10 @@ MARGIN = f"{PACKAGE_MARGIN:g} SE"
 """The rule of the package."""
 TIE = 0.2
 """Per cent of a loss below which two models are level."""
+NETWORKS = ("small", "mlp")
+"""Models of which the package mixes those of several strategies."""
+PACKAGE = "package"
+"""What the package does: of networks the mixture, of other models the choice by its margin."""
 STRATEGIES = ("proper", "weighted", "hand-made", "direct", "sl-r")
 
 
@@ -47,7 +51,10 @@ def frame_of(records: list[dict[str, Any]]) -> pd.DataFrame:
             **{f"choice, {margin}": alone[name] for margin, name in record["choice"].items()},
             **{f"without, {margin}": alone[name] for margin, name in record["choice_without_surrogate"].items()},
             **{name: record[name] for name in ("interpolated", "bag", "averaged")},
+            **({"mixture": record["mixture"]} if "mixture" in record else {}),
         }
+        mixes = record["run"]["model"] in NETWORKS and "mixture" in losses
+        losses[PACKAGE] = losses["mixture" if mixes else f"choice, {MARGIN}"]
         saved = {name: 100 * (1 - loss / base) for name, loss in losses.items()}
         rows.append(
             {
@@ -85,7 +92,7 @@ def difference(frame: pd.DataFrame, strategy: str) -> tuple[float, float]:
 
     Where the strategy does not apply, the usual loss stands in for it.
     """
-    behind = frame[f"choice, {MARGIN}"] - frame[strategy].fillna(frame["proper"])
+    behind = frame[PACKAGE] - frame[strategy].fillna(frame["proper"])
     cells = cells_of(frame.assign(behind=behind), "behind")["mean"]
     return float(cells.mean()), float(cells.sem())
 

@@ -14,6 +14,7 @@ from studies.strategies.bars import bars_table
 from studies.strategies.cells import (
     DEVELOPMENT,
     MARGIN,
+    PACKAGE,
     RESULTS,
     RULE_RESULTS,
     STRATEGIES,
@@ -95,9 +96,38 @@ def rules_table(frame: pd.DataFrame) -> str:
     return markdown([*head, "against the package's"], rows)
 
 
+MIXED = {
+    f"choice, {MARGIN}": "the best strategy, proper unless it is better by half a standard error",
+    "choice, 0 SE": "the best strategy, whatever the margin",
+    "mixture": "a mixture of strategies, found step by step (**the package, for networks**)",
+    "averaged": "the mean of all strategies",
+    "bag": "each fold's own choice",
+}
+
+
+def mixtures_table(frame: pd.DataFrame) -> str:
+    """Return what rules save on the runs whose models were mixed too, and how much more than a single strategy."""
+    known, rows = frame.dropna(subset="mixture"), []
+    seen, single = known["dataset"].isin(DEVELOPMENT), f"choice, {MARGIN}"
+    for model, own in known.groupby("model", sort=False):
+        for name, text in MIXED.items():
+            more = own.assign(more=own[name] - own[single])
+            told = [
+                "" if name == single or not part.any() else _with_error(cells_of(more[part], "more")["mean"])
+                for part in (seen[own.index], ~seen[own.index])
+            ]
+            rows.append([str(model), text, *summary(own, name), *told])
+    head = ["model", "rule", *HEAD, "more than a single strategy: development tables", "other tables"]
+    return markdown(head, rows, left=2)
+
+
+def _with_error(values: pd.Series) -> str:
+    return f"{values.mean():+.1f} ± {values.sem():.1f} ({len(values)})"
+
+
 def default_table(frame: pd.DataFrame) -> str:
     """Return what the package's rule saves, by model and by metric, and on tables that nothing was looked at on."""
-    rule, seen = f"choice, {MARGIN}", frame["dataset"].isin(DEVELOPMENT)
+    rule, seen = PACKAGE, frame["dataset"].isin(DEVELOPMENT)
     parts = [(str(model), own) for model, own in frame.groupby("model", sort=False)]
     parts += [(get_metric(str(metric)).label, own) for metric, own in frame.groupby("metric", sort=False)]
     parts += [("development tables", frame[seen]), ("other tables", frame[~seen]), ("all", frame)]
@@ -110,7 +140,7 @@ def hindsight_table(frame: pd.DataFrame) -> str:
     known, rows = [name for name in STRATEGIES if name in frame], []
     for model, own in [*frame.groupby("model", sort=False), ("all", frame)]:
         filled = own.assign(**{name: own[name].fillna(own["proper"]) for name in known})
-        means = [cells_of(filled, name)["mean"].mean() for name in (*known, f"choice, {MARGIN}")]
+        means = [cells_of(filled, name)["mean"].mean() for name in (*known, PACKAGE)]
         best, behind, error = against_hindsight(own)
         told = f"{behind:+.1f} ± {error:.1f} against {best}"
         rows.append([str(model), *(f"{value:.1f}" for value in means), told])
@@ -131,7 +161,7 @@ def surrogate_table(frame: pd.DataFrame) -> str:
 
 def worst_cells(frame: pd.DataFrame) -> str:
     """Return which cells lose most, with the positives among their training rows."""
-    cells = cells_of(frame, f"choice, {MARGIN}")["mean"].nsmallest(SHOWN_WORST)
+    cells = cells_of(frame, PACKAGE)["mean"].nsmallest(SHOWN_WORST)
     positives = frame.groupby(["dataset", "metric", "model"])["positives"].mean()
     told = (
         f"{dataset} ({get_metric(metric).label}, {model}, {positives[dataset, metric, model]:.0f}) {saved:.0f} %"
@@ -169,6 +199,7 @@ def page() -> str:
         ("default", default_table(frame) + "\n"),
         ("bars", f"{bars_table(frame)}\n\n{worst_cells(frame)}"),
         ("rules", rules_table(with_other_rules(frame, list(Store(RULE_RESULTS)))) + "\n"),
+        ("mixtures", mixtures_table(frame) + "\n"),
         ("hindsight", hindsight_table(frame) + "\n"),
         ("strategies", strategies_table(frame) + "\n"),
         ("surrogate", surrogate_table(frame) + "\n"),

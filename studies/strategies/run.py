@@ -30,7 +30,6 @@ from metricgrad.metrics.registry import Metric
 from metricgrad.metrics.thresholds import best_threshold
 from metricgrad.paper.datasets import load_dataset
 from metricgrad.training.data import Scaler
-from metricgrad.training.networks import MIXTURE
 from metricgrad.training.selection import error_of_gain
 from metricgrad.training.splits import split
 from studies import pages
@@ -44,8 +43,6 @@ MAX_ROWS = 6_000
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Of the best strategy, where its scores are mixed with those of the usual loss."""
 SURROGATE = "sl-r"
-NETWORKS = ("small", "mlp")
-"""Models whose metrics share their warm-ups: the seconds of the first metric are those of all."""
 
 
 class Kept(MetricClassifier):
@@ -244,7 +241,7 @@ def outcome(run: dict[str, Any], scores: Path | None = None) -> dict[str, Any]:
     begun = time.process_time()
     model = Kept(metric, "auto", run["model"], folds=5, random_state=run["seed"])
     sharing: AbstractContextManager[None] = nullcontext()
-    if run["model"] in NETWORKS:
+    if run["model"] in cells.NETWORKS:  # the seconds of the first metric are those of all
         known = warm_ups_of(run["dataset"], run["model"], run["seed"])
         sharing = shared_warm_ups([metric_of(each) for each in cells.METRICS], known)
     with warnings.catch_warnings(), patch.object(competition, "BEHIND", np.inf), sharing:
@@ -261,7 +258,7 @@ def outcome(run: dict[str, Any], scores: Path | None = None) -> dict[str, Any]:
     seconds = {one.strategy.name: one.seconds for one in every}
     default = float(metric(model._decision(X[test]), y[test]))
     mixed = float(metric(mixture._decision(X[test]), y[test]))
-    parts = mixture.results_[0]["methods"] if mixture.results_[0]["model"] == MIXTURE else ""
+    parts = mixture.competition_.best.methods if mixture.competition_.best.mixed else ""
     known = {"default": default, "mixture": mixed, "parts": parts, "positives": int(y[~test].sum())}
     return {**rules.all(), **known, "cpu": cpu, "each": seconds}
 
