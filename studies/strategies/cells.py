@@ -22,13 +22,12 @@ DEVELOPMENT = (
 """Tables on which strategies and rules were looked at while they were built."""
 PACKAGE_MARGIN = 0.5
 MARGIN = f"{PACKAGE_MARGIN:g} SE"
+PACKAGE = f"choice, {MARGIN}"
 """The rule of the package."""
 TIE = 0.2
 """Per cent of a loss below which two models are level."""
 NETWORKS = ("small", "mlp")
-"""Models of which the package mixes those of several strategies."""
-PACKAGE = "package"
-"""What the package does: of networks the mixture, of other models the choice by its margin."""
+"""Models whose metrics share their warm-ups."""
 STRATEGIES = ("proper", "weighted", "hand-made", "direct", "sl-r")
 
 
@@ -53,8 +52,6 @@ def frame_of(records: list[dict[str, Any]]) -> pd.DataFrame:
             **{name: record[name] for name in ("interpolated", "bag", "averaged")},
             **({"mixture": record["mixture"]} if "mixture" in record else {}),
         }
-        mixes = record["run"]["model"] in NETWORKS and "mixture" in losses
-        losses[PACKAGE] = losses["mixture" if mixes else f"choice, {MARGIN}"]
         saved = {name: 100 * (1 - loss / base) for name, loss in losses.items()}
         rows.append(
             {
@@ -107,6 +104,6 @@ def against_hindsight(frame: pd.DataFrame) -> tuple[str, float, float]:
 
 def surrogate_adds(frame: pd.DataFrame) -> tuple[float, float]:
     """Return how much more is saved with the surrogate among the strategies, in the mean over cells, and its error."""
-    added = frame[f"choice, {MARGIN}"] - frame[f"without, {MARGIN}"]
+    added = frame[PACKAGE] - frame[f"without, {MARGIN}"]
     cells = cells_of(frame.assign(added=added), "added")["mean"]
     return float(cells.mean()), float(cells.sem())

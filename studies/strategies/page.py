@@ -83,7 +83,7 @@ def with_other_rules(frame: pd.DataFrame, records: list[dict[str, Any]]) -> pd.D
 
 def rules_table(frame: pd.DataFrame) -> str:
     """Return what each rule of choice saves on development and on other tables, and there against the package's."""
-    seen, package = frame["dataset"].isin(DEVELOPMENT), f"choice, {MARGIN}"
+    seen, package = frame["dataset"].isin(DEVELOPMENT), PACKAGE
     rows = []
     for name, text in {**RULES, **{name: text for name, text in OTHER_RULES.items() if name in frame}}.items():
         parts = [
@@ -97,32 +97,32 @@ def rules_table(frame: pd.DataFrame) -> str:
 
 
 MIXED = {
-    f"choice, {MARGIN}": "the best strategy, proper unless it is better by half a standard error",
+    PACKAGE: "the best strategy, proper unless it is better by half a standard error (**the package**)",
     "choice, 0 SE": "the best strategy, whatever the margin",
-    "mixture": "a mixture of strategies, found step by step (**the package, for networks**)",
+    "mixture": "a mixture of strategies, found step by step",
     "averaged": "the mean of all strategies",
-    "bag": "each fold's own choice",
 }
 
 
 def mixtures_table(frame: pd.DataFrame) -> str:
     """Return what rules save on the runs whose models were mixed too, and how much more than a single strategy."""
     known, rows = frame.dropna(subset="mixture"), []
-    seen, single = known["dataset"].isin(DEVELOPMENT), f"choice, {MARGIN}"
+    seen, single = known["dataset"].isin(DEVELOPMENT), PACKAGE
     for model, own in known.groupby("model", sort=False):
         for name, text in MIXED.items():
             more = own.assign(more=own[name] - own[single])
             told = [
-                "" if name == single or not part.any() else _with_error(cells_of(more[part], "more")["mean"])
+                "" if name == single or not part.any() else _told(cells_of(more[part], "more")["mean"])
                 for part in (seen[own.index], ~seen[own.index])
             ]
             rows.append([str(model), text, *summary(own, name), *told])
-    head = ["model", "rule", *HEAD, "more than a single strategy: development tables", "other tables"]
+    head = ["model", "rule", *HEAD, "more than a single strategy (better : worse): development tables", "other tables"]
     return markdown(head, rows, left=2)
 
 
-def _with_error(values: pd.Series) -> str:
-    return f"{values.mean():+.1f} ± {values.sem():.1f} ({len(values)})"
+def _told(more: pd.Series) -> str:
+    """Return how much more is saved, with its error, and in how many cells it is more and less."""
+    return f"{more.mean():+.1f} ± {more.sem():.1f} ({int((more > TIE).sum())} : {int((more < -TIE).sum())})"
 
 
 def default_table(frame: pd.DataFrame) -> str:
@@ -149,7 +149,7 @@ def hindsight_table(frame: pd.DataFrame) -> str:
 
 def surrogate_table(frame: pd.DataFrame) -> str:
     """Return what is saved without the surrogate among the strategies, and the difference."""
-    rows, chosen, without = [], f"choice, {MARGIN}", f"without, {MARGIN}"
+    rows, chosen, without = [], PACKAGE, f"without, {MARGIN}"
     for name, own in [*frame.groupby("model", sort=False), ("all", frame)]:
         means = [cells_of(own, column)["mean"].mean() for column in (chosen, without)]
         gain, error = surrogate_adds(own)
@@ -193,6 +193,10 @@ def page() -> str:
         + ", ".join(f"{name} {count}" for name, count in chosen.most_common())
         + "."
     )
+    looked_at = [
+        str(name) for name, own in frame.groupby("model", sort=False) if own["dataset"].isin(DEVELOPMENT).all()
+    ]
+    made += f" On development tables alone: {', '.join(looked_at)}." if looked_at else ""
     text = PAGE.read_text(encoding="utf-8")
     for name, part in (
         ("made", f"{wrapped(made)}\n{seeds_table(frame)}"),

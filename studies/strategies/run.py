@@ -241,7 +241,7 @@ def outcome(run: dict[str, Any], scores: Path | None = None) -> dict[str, Any]:
     begun = time.process_time()
     model = Kept(metric, "auto", run["model"], folds=5, random_state=run["seed"])
     sharing: AbstractContextManager[None] = nullcontext()
-    if run["model"] in cells.NETWORKS:  # the seconds of the first metric are those of all
+    if run["model"] in cells.NETWORKS:
         known = warm_ups_of(run["dataset"], run["model"], run["seed"])
         sharing = shared_warm_ups([metric_of(each) for each in cells.METRICS], known)
     with warnings.catch_warnings(), patch.object(competition, "BEHIND", np.inf), sharing:

@@ -161,11 +161,18 @@ def _boxes() -> str:
     )
 
 
+TITLES = {
+    "small": "network of 30 units, strategies compete",
+    "mlp": "network of 100-30-10 units, strategies compete",
+}
+"""What networks are called; those of another study were compared with cross-entropy alone."""
+
+
 def regimes(networks: Mapping[str, float]) -> str:
     """Return what the surrogate adds by regime; `networks` are shares of the loss that it saves some of them."""
     frame = strategies.frame_of(list(Store(strategies.RESULTS)))
     rows = []
-    models = [(f"{model} model", own) for model, own in frame.groupby("model", sort=False)]
+    models = [(TITLES.get(str(model), f"{model} model"), own) for model, own in frame.groupby("model", sort=False)]
     before = strategies.older(frame).groupby("model", sort=False)
     for title, own in [*models, *((f"{model} model (runs of 0.1.0)", own) for model, own in before)]:
         added, error = strategies.surrogate_adds(own)

@@ -479,11 +479,12 @@ def test_skops_brings_the_model_back_trusting_our_own_types_only(model: str) -> 
         "metricgrad.estimators.probabilities.Probabilities",
         "metricgrad.training.calibration.Calibration",
         "metricgrad.training.history.Round",
+        "metricgrad.training.history.Tried",
         "metricgrad.training.history.Verdict",
         "metricgrad.training.networks.Scorer",
         "metricgrad.training.recipe.Recipe",
     }
-    followed = {"metricgrad.training.history.Round", "metricgrad.training.history.Verdict"}
+    followed = {f"metricgrad.training.history.{name}" for name in ("Round", "Tried", "Verdict")}
     assert set(types) == (ours - followed if model == "lightgbm" else ours)
     copy = skops.io.loads(data, trusted=types)
     np.testing.assert_array_equal(copy.decision_function(X), fitted.decision_function(X))

@@ -15,7 +15,6 @@ from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 from metricgrad import MetricClassifier, MetricRegressor, Recipe, black_box
-from metricgrad.estimators import competition
 from metricgrad.estimators.candidates import Candidate, Judge, NumberCandidate
 from metricgrad.estimators.competition import Competition
 from metricgrad.estimators.leaderboard import ranked
@@ -26,6 +25,7 @@ from metricgrad.metrics.registry import Metric, get_metric
 from metricgrad.strategies.named import Named
 from metricgrad.strategies.proper import Proper
 from metricgrad.strategies.registry import STRATEGIES
+from metricgrad.training.averaging import mixed
 from metricgrad.training.data import Rows
 from metricgrad.training.networks import MIXTURE, Average, Scorer
 from metricgrad.training.trees import has_lightgbm
@@ -223,23 +223,23 @@ def test_the_held_out_value_of_a_mixture_is_that_of_its_scores(monkeypatch: pyte
 
 
 @pytest.mark.parametrize("model", ["small", "linear", "additive", "readable"])
-def test_strategies_of_a_network_are_mixed_to_one_average_and_those_of_readable_models_are_not(
-    model: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Competition, "_is_ahead", lambda *_: True)
-    monkeypatch.setattr(competition, "BEHIND", np.inf)
-    monkeypatch.setattr(competition, "best_mixture", lambda candidates, *_: mixture_of(candidates))
-    found = MetricClassifier("f1", model=model, recipe=SHORT, folds=2, random_state=0).fit(X, Y)
-    mixes = model == "small"
-    count = len(found.results_) - 1 if mixes else 0
-    assert isinstance(found.network_.body, Average) == mixes
-    assert found.network_.folds == (2 * count if mixes else 1)
-    assert ("a mixture" in str(found.verdict_)) == mixes
-    if mixes:
-        assert count == 3  # the usual loss, its soft form and the surrogate
-        assert found.network_.name == "small"
-        again = pickle.loads(pickle.dumps(found))
-        np.testing.assert_array_equal(again.decision_function(X), found.decision_function(X))
+def test_strategies_of_one_model_are_not_mixed(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("metricgrad.estimators.competition.best_mixture", lambda *_: pytest.fail("mixed"))
+    assert MetricClassifier("f1", model=model, recipe=SHORT, folds=2, random_state=0).fit(X, Y).score(X, Y) > 0.5
+
+
+def test_networks_of_one_kind_are_mixed_to_one_average() -> None:
+    networks = [
+        MetricClassifier("f1", "cross-entropy", "small", SHORT, folds=2, random_state=s).fit(X, Y).network_
+        for s in (0, 1)
+    ]
+    found, x = mixed(networks, [0.3, 1.4]), torch.from_numpy(X)
+    assert isinstance(found.body, Average)
+    assert (found.name, found.folds) == ("small", 4)
+    expected = sum(f * scores_in_double(each, x) for f, each in zip([0.3, 1.4], networks, strict=True))
+    torch.testing.assert_close(scores_in_double(found, x), expected)
+    again = pickle.loads(pickle.dumps(found))
+    assert torch.equal(scores_in_double(again, x), scores_in_double(found, x))
 
 
 def profit(y_true: Any, y_pred: Any) -> float:

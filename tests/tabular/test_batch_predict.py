@@ -196,7 +196,8 @@ def test_what_is_written_is_read_as_the_same_cells_by_every_reader_and_none_is_a
     assert write_predictions(renamed, tmp_path / "data.parquet", tmp_path / "out.csv", ids_and_names) == len(ids)
     with (tmp_path / "out.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.reader(file))
-    assert [len(row) for row in rows] == [3 + len(ids_and_names)] * (len(ids) + 1)
+    # Without names the column of ids is found: row, id, score, label.
+    assert [len(row) for row in rows] == [4] * (len(ids) + 1)
     assert not [cell for row in rows for cell in row if is_formula(cell)]
     if ids_and_names:
         assert [row[1].removeprefix("'") for row in rows[1:]] == [

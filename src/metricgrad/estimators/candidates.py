@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 MIN_SPREAD = 1e-12
 """Scores that differ by less are not scaled up."""
+MIN_EVIDENCE = 30
+"""Held-out rows of the rarer of two classes below which nothing but the usual loss is tried, and no models are mixed: a
+choice would be one of chance."""
 RULE_PARTS = 5
 """Parts of the held-out rows, each decided by a rule that was found on the others."""
 

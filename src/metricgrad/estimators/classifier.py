@@ -26,7 +26,7 @@ from metricgrad.metrics.registry import Metric, get_metric, metric_for_labels
 from metricgrad.metrics.tasks import Task
 from metricgrad.training.data import Rows, Scaler, TrainingData, merge_duplicates
 from metricgrad.training.history import Round
-from metricgrad.training.networks import TREES, kind_of
+from metricgrad.training.networks import kind_of
 from metricgrad.training.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -289,12 +289,6 @@ class MetricClassifier(CompetingEstimator, LabelEstimator):
         from metricgrad.training.methods import BY_STRATEGY
 
         return self.method if self.method in BY_STRATEGY else None
-
-    @property
-    def _mixes_strategies(self) -> bool:
-        # Linear and additive models gain nothing by it, and a module of the user's may be large.
-        network = isinstance(self.model, str) and self.model != TREES and kind_of(self.model) in ("network", "tabm")
-        return self.method == "auto" and network and not competes(self.model)
 
     def _mixes(self, metric: Metric) -> bool:
         # Cross-validation of the threshold, and a warm start, train the one model again.

@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 
 COMPETING = {"auto": ("linear", "additive", TREES, "tabm"), "readable": ("linear", "additive")}
 """Models that compete, the cheapest first."""
-MIN_EVIDENCE = 30
-"""Held-out rows of the rarer of two classes below which nothing but the usual loss is tried, and no models are mixed: a
-choice would be one of chance."""
 
 
 def competes(model: Any) -> bool:
@@ -157,12 +154,7 @@ class CompetingEstimator(MetricEstimator):
 
     def _mixes(self, metric: Metric) -> bool:
         """Whether several models may be used together: if any may be, and the metric can be called often."""
-        return (self.model == "auto" or self._mixes_strategies) and not metric.costly and not metric.columns
-
-    @property
-    def _mixes_strategies(self) -> bool:
-        """Whether models of one kind, by several strategies, may be used together."""
-        return False
+        return self.model == "auto" and not metric.costly and not metric.columns
 
     def _judge(self, metric: Metric) -> Judge | None:
         """Return by what candidates are compared, if that is not what chose their checkpoints."""
@@ -249,6 +241,8 @@ def _is_dear(candidate: Candidate, kind: Kind) -> tuple[bool, bool]:
 
 def _is_small(table: TrainingData, metric: Metric, plan: Sequence[Split]) -> bool:
     """Whether too few rows of a class are held out for any choice but that of the model."""
+    from metricgrad.estimators.candidates import MIN_EVIDENCE
+
     if metric.task.outputs or metric.task.numbers:
         return False
     held_out = table.strata[np.concatenate([parts.validation for parts in plan])]

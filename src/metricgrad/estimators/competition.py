@@ -9,8 +9,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from metricgrad.estimators.candidates import Candidate, HeldOut, Judge
-from metricgrad.estimators.competing import MIN_EVIDENCE
+from metricgrad.estimators.candidates import MIN_EVIDENCE, Candidate, HeldOut, Judge
 from metricgrad.estimators.leaderboard import NOT_TRIED, strategy_of, titles
 from metricgrad.estimators.metric_estimator import Trained
 from metricgrad.estimators.mixture import Mixture, best_mixture
