@@ -52,6 +52,8 @@ FOLDS = 5
 AUTO = "auto"
 """All models that compete by default in `TableRegressor` and on the command line."""
 MODELS = ("linear", "mlp", "lightgbm", AUTO)
+OR_MIXED = "chosen or mixed"
+"""What `auto` comes to where models may be mixed, as they are by default."""
 CONTINUED = "lightgbm continued"
 """Trees that go on along the gradient of the surrogate, on the first cell."""
 CATEGORIES = {"bikes": ("hr", "mnth", "weekday", "season"), "king_county": ("zipcode",)}
@@ -107,6 +109,8 @@ def competed(run: dict[str, Any], X: Array, y: Array, test_X: Array, test_y: Arr
     learned = [each for each in found.candidates if each.strategy.learned]
     beaten = {each.strategy.name: among(each.strategy.name, *BY_HAND_LOSSES) for each in learned}
     values = {kind: judged(among(*names)) for kind, names in KINDS.items()}
+    if run["model"] == AUTO:
+        values[OR_MIXED] = judged(found)
     whole = [each for each in learned if len(each.folds) == run["folds"]]
     values |= {each.strategy.name: judged(found.among([each])) for each in whole}
     scaled = torch.from_numpy(Scaler(model.centre_, model.scale_).transform(test_X))
