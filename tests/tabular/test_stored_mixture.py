@@ -8,6 +8,7 @@ import pickle
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from metricgrad.estimators.mixture import mixture_of
 from metricgrad.tabular.batch_predict import export
 from metricgrad.tabular.persistence import CARD, STATE, WEIGHTS
 from metricgrad.tabular.table_model import TableModel
+from metricgrad.training.averaging import mixed
 from metricgrad.training.networks import MIXTURE
 from metricgrad.training.trees import has_lightgbm
 
@@ -110,7 +112,7 @@ def parts_of(folder: Path, change: Callable[[list[dict[str, Any]]], Any]) -> Non
         (lambda parts: parts[0].update(network=MIXTURE, parts=[]), "model.parts: expected models that are no mixtures"),
         (lambda parts: parts.extend(parts[:1] * 10), "model.parts: expected a list of at most 10"),
         (lambda parts: parts[0].update(network="huge"), "model.parts[0].network: expected one of"),
-        (lambda parts: parts[0].update(folds=0), "model.parts[0].folds: expected from 1 to 100"),
+        (lambda parts: parts[0].update(folds=0), "model.parts[0].folds: expected from 1 to 1000"),
         (lambda parts: parts.pop(), "expected"),
         (lambda parts: parts[-1].update(folds=7), "expected"),
     ],
@@ -153,6 +155,14 @@ def test_a_mixture_is_not_read_as_one_model(models: dict[str, TableModel]) -> No
 def test_a_mixture_with_trees_is_not_exported(models: dict[str, TableModel], tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="model: expected one without boosted trees"):
         export(models["classes"], tmp_path / "model.pt2")
+
+
+def test_networks_of_many_folds_and_strategies_are_one_model_that_is_loaded(tmp_path: Path) -> None:
+    model = TableClassifier("f1", "cross-entropy", "small", replace(QUICK, warmup=2), folds=2).fit(FRAME, "churn")
+    model.model_.network_ = mixed([model.model_.network_] * 60, [1 / 60] * 60)  # as of six strategies on 20 folds
+    assert model.model_.network_.folds == 120
+    again = load(save(model, tmp_path / "model"))
+    np.testing.assert_array_equal(again.decision_function(FRAME), model.decision_function(FRAME))
 
 
 @pytest.mark.slow  # exports and loads a program

@@ -369,8 +369,8 @@ def test_averages_and_trees_that_cannot_be_scored_are_refused(
 @pytest.mark.parametrize(
     ("name", "path", "value", "message"),
     [
-        ("small", ["model", "folds"], 0, "model.folds: expected from 1 to 100"),
-        ("small", ["model", "folds"], 101, "model.folds: expected from 1 to 100"),
+        ("small", ["model", "folds"], 0, "model.folds: expected from 1 to 1000"),
+        ("small", ["model", "folds"], 1_001, "model.folds: expected from 1 to 1000"),
         ("small", ["model", "folds"], 3, "expected"),
         ("trees", ["model", "sizes", "nodes"], 10**12, "nodes: expected at most"),
         ("trees", ["model", "sizes", "trees"], -1, "trees: expected an integer of at least 0"),

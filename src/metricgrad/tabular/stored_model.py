@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 Expected = Mapping[str, Tensor]
 """Tensors by name, of which only shape and type count; they may be on torch's device `meta`, without memory."""
-MAX_KNOTS, MAX_NODES, MAX_FOLDS, MAX_PARTS = 10_000, 10_000_000, 100, 10
+MAX_KNOTS, MAX_NODES, MAX_FOLDS, MAX_PARTS = 10_000, 10_000_000, 1_000, 10
 """Knots, ramps or cells of a feature, nodes of trees for each feature, models of an average, and of a mixture."""
 MAX_SIZES = {
     "additive": {"knots": (0, MAX_KNOTS), "pieces": (0, MAX_KNOTS), "cells": (0, MAX_KNOTS)},
@@ -55,8 +55,8 @@ BY_FEATURE = ("knots", "pieces", "cells", "embedded", "trees", "nodes")
 MAX_SCORE = 1e300
 """No sum on the way to a score may exceed this."""
 STORED_DTYPES = {torch.float64: "F64", torch.int64: "I64"}
-LENGTH_BYTES, MAX_HEADER = 8, 1 << 16
-"""Bytes of a safetensors file that hold the length of its header, and bytes of a header of some tens of tensors."""
+LENGTH_BYTES, MIN_HEADER, ENTRY_BYTES = 8, 1 << 16, 256
+"""Bytes of a safetensors file with the length of its header; bytes that any header may have, and an entry of it."""
 
 
 # ---- the manifest --------------------------------------------------------------------------------------------------
@@ -188,11 +188,12 @@ def _largest_score(model: Scorer, largest: Tensor) -> float:
 def read_weights(path: Path, expected: Expected) -> bytes:
     """Read a safetensors file no larger than the expected tensors, whose header names them and no others."""
     data = sum(tensor.numel() * tensor.element_size() for tensor in expected.values())
-    content = read_file(path, LENGTH_BYTES + MAX_HEADER + data)
+    most = max(MIN_HEADER, ENTRY_BYTES * len(expected))
+    content = read_file(path, LENGTH_BYTES + most + data)
     header = int.from_bytes(content[:LENGTH_BYTES], "little")
-    if header > MAX_HEADER or len(content) != LENGTH_BYTES + header + data:
+    if header > most or len(content) != LENGTH_BYTES + header + data:
         raise ValueError(
-            f"expected {data:,} bytes of tensors after a header of at most {MAX_HEADER:,}, "
+            f"expected {data:,} bytes of tensors after a header of at most {most:,}, "
             f"got {len(content):,} bytes with a header of {header:,}"
         )
     _check_header(parsed(content[LENGTH_BYTES : LENGTH_BYTES + header]), expected)
